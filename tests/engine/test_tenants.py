@@ -19,6 +19,7 @@ from muster.engine.batch import Batcher, drive
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
+from muster.engine.registered import registered_agents
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
@@ -27,7 +28,7 @@ from muster.model.edits import CancelPlan
 from muster.model.errors import MusterError, NotFound
 from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.model.seals import Signer
-from muster.model.states import CrewStatus, ErrorKind
+from muster.model.states import AgentStatus, CrewStatus, ErrorKind
 from muster.model.views import TaskFilter
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 
@@ -129,6 +130,7 @@ class World:
         return {
             "events": [msgspec.to_builtins(event) | {"id": number} for number, event in enumerate(events)],
             "crew": crew,
+            "agents": msgspec.to_builtins(drive(registered_agents(reads, queries))),
             "audit": (report.seals, report.sealed, report.unsealed),
             "tasks": msgspec.to_builtins(drive(queries.tasks(TaskFilter(groups=True)))),
             "next": msgspec.to_builtins(drive(queries.next_ready(100))),
@@ -265,6 +267,13 @@ COMMANDS: dict[str, Callable[[World, Step], list[c.Command]]] = {
     ],
     "drain": lambda _, step: [c.DrainWorker(worker_id=_worker(step), **_by(step))],
     "leave": lambda _, step: [c.Deregister(worker_id=_worker(step))],
+    "put agent": lambda _, step: [
+        c.PutAgent(agent="prog", slots=2, worker_id=f"agent-{step.who}{step.word % 2}", **_by(step))
+    ],
+    "beat agent": lambda world, step: [c.BeatAgent(agent="prog", task_id=world.task(step))],
+    "drain agent": lambda _, step: [
+        c.MoveAgent(agent=("prog", "claude")[step.word % 2], to=list(AgentStatus)[step.word % 5], **_by(step))
+    ],
     "pause plan": lambda _, step: [c.PausePlan(plan=f"plan{step.word % 2}", **_by(step))],
     "resume plan": lambda _, step: [c.ResumePlan(plan=f"plan{step.word % 2}", **_by(step))],
     "cancel plan": lambda _, step: [CancelPlan(plan=f"plan{step.word % 2}", reason="", **_by(step))],

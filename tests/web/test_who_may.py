@@ -19,10 +19,13 @@ from patience import until
 
 TASK = "/api/v1/agent-tasks/{taskId}"
 PLAN = "/api/v1/plans/{plan}"
+AGENT = "/api/v1/agents/{agent}"
 MAY: dict[Right, tuple[str, ...]] = {
     Right.READ: (
         *("GET /api/v1/agent-tasks", "GET /api/v1/agent-tasks/next", "GET /api/v1/agent-tasks/refused"),
         *(f"GET {TASK}", f"GET {TASK}/attempts/stream", f"GET {TASK}/logs", f"GET {TASK}/output"),
+        *("GET /api/v1/agents", f"GET {AGENT}", f"GET {AGENT}/health", f"GET {AGENT}/tasks"),
+        f"GET {AGENT}/heartbeats",
         "GET /api/v1/attempts/{taskId}/{epoch}/output/stream",
         *("GET /api/v1/audit", "GET /api/v1/audit/verify", "GET /api/v1/claims", "GET /api/v1/crew"),
         *(
@@ -41,6 +44,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /health/coordinator", "GET /health/live", "GET /health/ready", "GET /metrics"),
     ),
     Right.WORK: (
+        *(f"PUT {AGENT}", f"POST {AGENT}/claim", f"POST {AGENT}/heartbeat"),
         *("POST /api/v1/agent-tasks", f"PATCH {TASK}", f"PATCH {TASK}/progress"),
         *(f"POST {TASK}/{verb}" for verb in ("accept", "answer", "archive", "cancel", "claim", "complete")),
         *(f"POST {TASK}/{verb}" for verb in ("depend", "edit", "pause", "resume", "retry", "skip", "tell")),
@@ -51,6 +55,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *(f"POST {PLAN}/{verb}" for verb in ("sync", "tick")),
     ),
     Right.CREW: (
+        *(f"PATCH {AGENT}", f"DELETE {AGENT}", f"POST {AGENT}/terminate"),
         *("POST /api/v1/budgets", "POST /api/v1/coordinator/reconcile", "POST /api/v1/crew"),
         "POST /api/v1/coordinator/runs",
         *("POST /api/v1/crew/stop", "POST /api/v1/crew/workers", "POST /api/v1/pools/{pool}/open"),
@@ -99,6 +104,7 @@ def target(path: str, **values: object) -> str:
         "webhookId": 7,
         "plan": "none",
         "workerId": "worker-none",
+        "agent": "none",
     }
     for name, value in {**known, "name": "nobody", "pool": "none", "what": "merge", **values}.items():
         path = path.replace(f"{{{name}}}", str(value))
@@ -218,12 +224,12 @@ def test_what_another_workspace_has_is_answered_as_what_is_not_there(site: Site,
     people.post("/api/v1/workspaces", name="acme")
     token = people.token(Role.OWNER, "acme", member="eve")
     theirs = {"taskId": task["id"], "tokenId": mine["id"], "plan": "billing", "workerId": task["worker"]}
-    theirs |= {"name": "root", "epoch": 1}
+    theirs |= {"name": "root", "epoch": 1, "agent": "claude"}
     before = _all_of(site)
     with listening(site, Exposure(rate=0)) as port:
         for method, path in operations():
-            if "{" not in path or path.endswith("/stream"):
-                continue
+            if "{" not in path or path.endswith("/stream") or method == "PUT":
+                continue  # PUT makes what it names, of one's own
             found = ask(port, method, target(path, **theirs), token, body(method, path, theirs))
             absent = ask(port, method, target(path, **ABSENT), token, body(method, path, ABSENT))
             assert _shape(found, theirs) == _shape(absent, ABSENT), path
@@ -241,6 +247,7 @@ ABSENT: dict[str, Any] = {
     "plan": "payroll",
     "workerId": "worker-absent00",
     "name": "nemo",
+    "agent": "nobody",
 }
 
 
@@ -275,13 +282,19 @@ def _sample(schema: dict[str, Any]) -> Any:
 def _shape(reply: tuple[int, Any], values: dict[str, Any]) -> tuple[int, str]:
     """What was answered, without what was asked for by name."""
     text = json.dumps(reply[1])
-    for name in ("taskId", "tokenId", "plan", "workerId", "name"):
+    for name in ("taskId", "tokenId", "plan", "workerId", "name", "agent"):
         text = text.replace(str(values[name]), f"<{name}>")
     return reply[0], text
 
 
 def _all_of(site: Site) -> Any:
-    keep = ("/api/v1/agent-tasks", "/api/v1/plans", "/api/v1/members", "/api/v1/events?limit=1000")
+    keep = (
+        "/api/v1/agents",
+        "/api/v1/agent-tasks",
+        "/api/v1/plans",
+        "/api/v1/members",
+        "/api/v1/events?limit=1000",
+    )
     return [site.get(one) for one in keep], [
         {name: value for name, value in one.items() if name != "lastUsedAtMs"}
         for one in site.get("/api/v1/tokens")

@@ -21,7 +21,7 @@ from muster.hosts.process_table import at_work_in
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
-from muster.model.rows import WorkerRow
+from muster.model.rows import NOTHING_SPECIAL, WorkerRow
 from muster.worker.git import Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
 from muster.worker.workdir import Trees
@@ -83,9 +83,17 @@ def worker_of(config: Config) -> WorkerRow:
 def offers_of(config: Config) -> dict[str, Offer]:
     """What each agent is good for, for those that say so."""
     return {
-        name: Offer(capabilities=offered(agent.capabilities, agent.targets), profiles=agent.profiles)
+        name: offer
         for name, agent in config.agents.items()
-        if agent.capabilities or agent.profiles or agent.targets
+        if (
+            offer := Offer(
+                capabilities=offered(agent.capabilities, agent.targets),
+                profiles=agent.profiles,
+                model=agent.model or "",
+                aimed_only=not agent.coordinator_enabled,
+            )
+        )
+        != NOTHING_SPECIAL
     }
 
 

@@ -137,6 +137,7 @@ CONFIG = """\
 #exit_codes = { invalid = [2], rate_limit = [75] }
 #slots = 4                                  # tasks that it does at one time, over all workers
 #capabilities = ["rust", "gpu"]             # tasks with {cap=rust} go only to an agent that has it
+#coordinator_enabled = false                # it takes only tasks that name it
 #profiles = ["writer"]                      # tasks with {profile=writer} go to it rather than to others
 #writes = true                              # it changes files: see [git]
 #home = "own"                               # a HOME below .muster/homes/

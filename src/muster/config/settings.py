@@ -186,6 +186,9 @@ class AgentConfig(Section, frozen=True):
         (), "capabilities", read_texts, "what tasks with `cap=` may ask of it"
     )
     profiles: tuple[str, ...] = setting((), "profiles", read_texts, "kinds of task that prefer it")
+    coordinator_enabled: bool = setting(
+        True, "coordinator_enabled", read_flag, "`false`: it takes only tasks that name it"
+    )
     targets: tuple[str, ...] = setting((), "targets", read_texts, "what tasks with `target=` may be about")
     slots: int | None = setting(None, "slots", read_count, "its attempts at one time, over all workers")
     heartbeat_s: float | None = setting(

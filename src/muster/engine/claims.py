@@ -60,7 +60,7 @@ class Claims:
         known = await known_pools(view)
         chosen = await self._choose(view, worker, free, known)
         await view.load([task.id for task, _ in chosen])
-        opened = [self._grant(view, command, task, agent, worker.hostname) for task, agent in chosen]
+        opened = [self._grant(view, command, task, agent, worker) for task, agent in chosen]
         if known:
             names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
             await try_pools(view, {name: attempt for name, attempt in names if name in known})
@@ -70,12 +70,17 @@ class Claims:
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
         closed = await barred(view, known) if known else set()
+        drained = self._memory.drained(view.tx.workspace_id)
         touched: list[tuple[int | None, str]] | None = None
         """(plan, files) of what runs; None as long as nobody has asked."""
         only = await view.tx.meta(ONLY)
         for lane_id in await view.tx.open_lanes():
             lane = self._memory.lanes[lane_id]
-            agents = [agent for agent in lane.agents_for(worker) if self._policy.pool(agent) not in closed]
+            agents = [
+                agent
+                for agent in lane.agents_for(worker)
+                if self._policy.pool(agent) not in closed and agent not in drained
+            ]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
                 ready = await (view.tx.ready(lane_id, free) if not only else _alone(view, int(only), lane_id))
@@ -86,6 +91,10 @@ class Claims:
                     # Some of them may have to wait; those behind them need not.
                     if touched and not only:
                         ready = await view.tx.ready(lane_id, free + TOUCHING_MAX)
+                if worker.by_itself and any(task.done_epoch for task in ready):
+                    # What is done and is to be published is a matter of workers with a working tree.
+                    more = ready if only else await view.tx.ready(lane_id, free + TOUCHING_MAX)
+                    ready = [task for task in more if not task.done_epoch]
                 for task in ready:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
@@ -112,13 +121,14 @@ class Claims:
         left = await capacity(view, self._policy)
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
-    def _grant(self, view: View, command: c.Claim, task: Task, agent: str, hostname: str) -> Attempt:
+    def _grant(self, view: View, command: c.Claim, task: Task, agent: str, worker: WorkerRow) -> Attempt:
+        lease_s = worker.offer(agent).lease_s
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,
             agent=agent,
             request_id=command.request_id,
-            lease_ms=self._policy.lease_ms(agent, hostname),
+            lease_ms=lease_s * 1000 if lease_s else self._policy.lease_ms(agent, worker.hostname),
             start=command.start,
             base=view.incarnation.base,
         )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from muster.engine import permissions, secrets
 from muster.engine.access import Access
+from muster.engine.agents import Agents
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
@@ -86,11 +87,12 @@ class Engine:
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._access = Access(self._memory)
         self._webhooks = Webhooks(self._memory, chance)
+        self._agents = Agents(self._memory, self._workers)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._plan_updater.add,
             **self._about_people(),
-            **self._webhooks.handlers(),
+            **(self._webhooks.handlers() | self._agents.handlers()),
             **secrets.HANDLERS,
             c.SetTicked: set_ticked,
             SetSync: set_sync,
@@ -100,7 +102,6 @@ class Engine:
             c.AddSeal: add_seal,
             c.PruneEvents: prune_events,
             c.ResumePlan: self._resume_plan,
-            c.Register: self._workers.register,
             c.Heartbeat: self._workers.heartbeat,
             c.Deregister: self._workers.deregister,
             c.MarkWorkerDead: self._workers.mark_dead,
@@ -355,6 +356,7 @@ async def prune(views: Views, command: c.Prune) -> Pruned:
         checkpoints=await tx.prune_checkpoints(command.logs_before_ms, command.limit),
         keys=await tx.prune_idempotency(command.keys_before_ms, command.limit),
         messages=await tx.prune_messages(command.keys_before_ms, command.limit),
+        beats=await tx.prune_beats(command.beats_before_ms, command.limit),
     )
 
 

@@ -8,6 +8,7 @@ from muster.engine.fence import Incarnation
 from muster.engine.incarnation import read_incarnation
 from muster.engine.view import View
 from muster.model import commands as c
+from muster.model.agents import AgentRow
 from muster.model.rows import Lane, LaneKey
 from muster.model.seals import Grants
 from muster.model.webhooks import Webhook
@@ -55,6 +56,9 @@ class Memory:
         """By workspace, tasks that may surely be added before the waiting ones must be counted again."""
         self.webhooks: dict[int, dict[int, Webhook]] = {}
         """By workspace and number."""
+        self.agents: dict[int, dict[str, AgentRow]] = {}
+        """By workspace and name."""
+        self._drained: dict[int, frozenset[str]] = {}
         self.incarnation = Incarnation(grants)
         self._fresh = False
 
@@ -74,6 +78,10 @@ class Memory:
         self.webhooks.clear()
         for webhook in await tx.every_webhook():
             self.know_webhook(webhook)
+        self.agents.clear()
+        self._drained.clear()
+        for agent in await tx.every_agent():
+            self.know_agent(agent)
         self.incarnation = Incarnation(self._grants, *await read_incarnation(tx))
         self._fresh = True
 
@@ -99,6 +107,22 @@ class Memory:
 
     def forget_webhook(self, webhook: Webhook) -> None:
         del self.webhooks[webhook.workspace_id][webhook.id]
+
+    def know_agent(self, agent: AgentRow) -> None:
+        self.agents.setdefault(agent.workspace_id, {})[agent.name] = agent
+        self._drained.pop(agent.workspace_id, None)
+
+    def forget_agent(self, agent: AgentRow) -> None:
+        del self.agents[agent.workspace_id][agent.name]
+        self._drained.pop(agent.workspace_id, None)
+
+    def drained(self, workspace_id: int) -> frozenset[str]:
+        """Agents that are to take nothing more."""
+        found = self._drained.get(workspace_id)
+        if found is None:
+            some = self.agents.get(workspace_id, {}).values()
+            found = self._drained[workspace_id] = frozenset(one.name for one in some if one.draining)
+        return found
 
     def used(self, claim: c.Claim) -> bool:
         """This request was given something."""

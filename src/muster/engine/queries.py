@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import asdict, replace
 
+from muster.engine.free_slots import free_slots
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
@@ -135,9 +136,10 @@ class Queries:
         crew = await self.crew()
         held = await self._reads.task_views(TaskFilter(statuses=tuple(HELD), limit=HELD_MAX))
         ledger = ledger_of(await self._reads.meta(SPENT))
+        drained = {row.name for row in await self._reads.agents() if row.draining}
         return StatusView(
             plans=tuple(await self.plans()),
-            agents=tuple(agent_views(crew.workers, held)),
+            agents=tuple(agent_views(crew.workers, held, drained)),
             usage_by_agent={name: spent.usage for name, spent in ledger.agents.items()},
             usage_by_day={name: spent.usage for name, spent in ledger.days.items()},
             **asdict(crew),
@@ -352,26 +354,11 @@ class Queries:
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()
         holds = {view.id: len(view.holds) for view in status.workers}
-        free: dict[str, int] = {}
-        capabilities: dict[str, frozenset[str]] = {}
-        general: set[str] = set()
-        unfit: dict[str, str] = {}
-        for worker in await self._reads.living_workers():
-            slots = 0 if worker.draining else max(0, worker.slots - holds.get(worker.id, 0))
-            for agent in worker.agents:
-                if agent in worker.unfit:
-                    unfit[agent] = worker.unfit[agent]
-                else:
-                    free[agent] = free.get(agent, 0) + slots
-                    offered = worker.offer(agent).capabilities
-                    capabilities[agent] = capabilities.get(agent, frozenset()).union(offered)
-            fit = [agent for agent in worker.general if agent not in worker.unfit]
-            if fit:
-                general.update(fit)
-                free[ANY_AGENT] = free.get(ANY_AGENT, 0) + slots
-            elif worker.general:
-                unfit[ANY_AGENT] = worker.all_unfit()[ANY_AGENT]
-        unfit = {agent: missing for agent, missing in unfit.items() if agent not in free}
+        drained = {
+            row.name: f"it drains: {row.draining}" for row in await self._reads.agents() if row.draining
+        }
+        found = free_slots(await self._reads.living_workers(), holds, drained)
+        free, unfit, general = found.free, found.unfit, found.general
         last_unfit = status.last_unfit
         if not self._crew_up:
             last_unfit, free, unfit = {**last_unfit, **unfit}, {}, {}
@@ -399,8 +386,9 @@ class Queries:
             free=free,
             unfit=unfit,
             last_unfit=last_unfit,
-            capabilities=capabilities,
+            capabilities=found.capabilities,
             general=frozenset(general),
+            aimed_only=frozenset(found.aimed_only),
             full_agents=full_agents,
             full_limits=full_limits,
             paused=paused,

@@ -225,8 +225,12 @@ class Workers:
         worker = await living(view, command.worker_id)
         if worker is None:
             raise NotFound(f"there is no worker {command.worker_id}", "muster worker list")
-        others = [w for w in await view.tx.living_workers() if w.id != worker.id and not w.draining]
-        if not others and not worker.draining:
+        others = [
+            other
+            for other in await view.tx.living_workers()
+            if other.id != worker.id and not other.draining and not other.by_itself
+        ]
+        if not others and not worker.draining and not worker.by_itself:
             raise Conflict(
                 f"{worker.id} is the last worker of this crew; it was not stopped",
                 "muster down stops the crew; muster worker start adds another one first",

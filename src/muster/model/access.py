@@ -92,6 +92,8 @@ class Caller(Struct, frozen=True):
     """When this ends to count; None: never."""
     attempt: tuple[str, str] | None = None
     """Task and epoch, where it is the word of an attempt."""
+    agent: str = ""
+    """Its name, where it is the word of an agent that serves itself."""
 
 
 def rights_of(role: Role, scopes: Collection[Right], *, guest: bool) -> frozenset[Right]:

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from muster.model.permissions import Verdicts
-from muster.model.states import PauseReason, StopAction, TaskStatus
+from muster.model.states import AgentStatus, PauseReason, StopAction, TaskStatus
 from muster.model.usage import Usage
 
 
@@ -212,6 +212,28 @@ class Pruned(Answer, frozen=True, kw_only=True):
     keys: int = 0
     events: int = 0
     messages: int = 0
+    beats: int = 0
+
+
+class AgentPut(Answer, frozen=True, kw_only=True):
+    added: bool
+    """It was not there before."""
+
+
+class AgentMoved(Answer, frozen=True, kw_only=True):
+    agent: str
+    previous_status: AgentStatus
+    status: AgentStatus
+
+
+class AgentHeard(Answer, frozen=True, kw_only=True):
+    status: AgentStatus
+    drain: bool
+    """It is to take nothing more, and to end once it holds nothing."""
+    next_expected_at_ms: int
+    """Wall time by which it is to be heard again."""
+    tasks: tuple[AttemptOrder, ...]
+    """What is to become of the task that it has named."""
 
 
 class WorkspaceAdded(Answer, frozen=True, kw_only=True):

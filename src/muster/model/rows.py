@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from muster.model.agents import SELF_PREFIX
 from muster.model.commands import Offer
 from muster.model.profiles import GENERAL_PURPOSE
-from muster.model.states import AgentStatus, PauseReason, WorkerStatus
+from muster.model.states import AgentStatus, PauseReason, WorkerStatus, agent_status
 from muster.model.task import TaskFields
 from muster.model.views import AgentView, TaskView, WorkerView
 
@@ -83,7 +84,8 @@ class Lane(Struct, frozen=True, gc=False):
             names = (self.agent,) if self.agent in worker.agents else ()
         else:
             special = (name for name in worker.agents if name not in worker.general)
-            names = (*worker.general, *(name for name in special if self._asks_for(worker.offer(name))))
+            able = (*worker.general, *(name for name in special if self._asks_for(worker.offer(name))))
+            names = tuple(name for name in able if not worker.offer(name).aimed_only)
         fit = [
             name
             for name in names
@@ -136,6 +138,16 @@ class WorkerRow(Struct, frozen=True, gc=False):
     """Why it has ended; while it lives: why it is to end."""
 
     @property
+    def by_itself(self) -> bool:
+        """It is an agent that serves itself, and no process that anybody here has started."""
+        return self.id.startswith(SELF_PREFIX)
+
+    @property
+    def lease_ms(self) -> int:
+        """What its agents ask for; 0: nothing of their own."""
+        return 1000 * max((offer.lease_s or 0 for offer in self.offers.values()), default=0)
+
+    @property
     def draining(self) -> bool:
         """It was asked to end, and is not to get more work."""
         return self.ended_at_ms is None and bool(self.reason)
@@ -165,7 +177,16 @@ def worker_view(worker: WorkerRow, holds: tuple[str, ...]) -> WorkerView:
     return WorkerView(**shared | {"status": status, "holds": holds})
 
 
-def agent_views(workers: Sequence[WorkerView], held: Sequence[TaskView]) -> list[AgentView]:
+def status_of(agent: str, hosts: Collection[WorkerView], *, drained: bool, busy: bool) -> AgentStatus:
+    """`hosts`: the living workers that offer it."""
+    fit = [worker for worker in hosts if agent not in worker.unfit]
+    ending = bool(fit) and all(worker.status == WorkerStatus.STOPPING for worker in fit)
+    return agent_status(served=bool(hosts), fit=bool(fit), draining=drained or ending, busy=busy)
+
+
+def agent_views(
+    workers: Sequence[WorkerView], held: Sequence[TaskView], drained: Container[str] = ()
+) -> list[AgentView]:
     """What each agent does, told from the workers that offer it and the tasks that it holds."""
     found = []
     for name in sorted({agent for worker in workers for agent in worker.agents}):
@@ -173,14 +194,7 @@ def agent_views(workers: Sequence[WorkerView], held: Sequence[TaskView]) -> list
         fit = [worker for worker in hosts if name not in worker.unfit]
         mine = [task for task in held if task.agent == name]
         holds = tuple(f"{task.plan}/{task.key}#{task.epoch}".lstrip("/") for task in mine)
-        if holds:
-            status = AgentStatus.BUSY
-        elif not fit:
-            status = AgentStatus.ERROR
-        elif all(worker.status == WorkerStatus.STOPPING for worker in fit):
-            status = AgentStatus.DRAINING
-        else:
-            status = AgentStatus.IDLE
+        status = status_of(name, hosts, drained=name in drained, busy=bool(holds))
         problem = next((worker.unfit[name] for worker in hosts if name in worker.unfit), "")
         found.append(AgentView(name=name, status=status, workers=len(fit), holds=holds, problem=problem))
     return found

@@ -2,7 +2,8 @@
 
 `TASK_MOVES` and `ATTEMPT_MOVES` are the whole truth about which state may follow which.  `machine.decide` is the
 only producer of moves; whatever it decides is checked against them.  A worker has no such table: each of its
-heartbeats says anew what it is; nor has an agent, which is what its workers and attempts make it.
+heartbeats says anew what it is.  An agent is what its workers, its attempts and people make it, along
+`AGENT_MOVES`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,28 @@ class AgentStatus(StrEnum):
     DRAINING = "draining"
     OFFLINE = "offline"
     ERROR = "error"
+
+
+_G = AgentStatus
+AGENT_MOVES: dict[AgentStatus, frozenset[AgentStatus]] = {
+    _G.IDLE: frozenset({_G.BUSY, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
+    _G.BUSY: frozenset({_G.IDLE, _G.DRAINING, _G.OFFLINE, _G.ERROR}),
+    _G.DRAINING: frozenset({_G.IDLE, _G.BUSY, _G.OFFLINE, _G.ERROR}),
+    # What is gone, or can do nothing, has nothing to finish.
+    _G.ERROR: frozenset({_G.IDLE, _G.BUSY, _G.OFFLINE}),
+    _G.OFFLINE: frozenset({_G.IDLE, _G.BUSY, _G.ERROR}),
+}
+
+
+def agent_status(*, served: bool, fit: bool, draining: bool, busy: bool) -> AgentStatus:
+    """`served`: somebody who lives would run it; `fit`: and can."""
+    if not served:
+        return _G.OFFLINE
+    if draining:
+        return _G.DRAINING
+    if busy:
+        return _G.BUSY
+    return _G.IDLE if fit else _G.ERROR
 
 
 class CrewStatus(StrEnum):

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.model.agents import AgentBeat
 from muster.model.plan_sync import PlanSynced
 from muster.model.states import AgentStatus, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import CommonFields
@@ -157,6 +158,52 @@ class AgentView(ViewStruct, frozen=True, kw_only=True):
     """`plan/key#epoch` of its open attempts."""
     problem: str
     """What is missing where it cannot run."""
+
+
+class RegisteredAgent(ViewStruct, frozen=True, kw_only=True):
+    """An agent as a row, with what it does now."""
+
+    id: str
+    """What tasks call it."""
+    name: str
+    """What people call it."""
+    status: AgentStatus
+    model: str
+    capabilities: tuple[str, ...]
+    profiles: tuple[str, ...]
+    max_concurrent_tasks: int
+    """Of one that workers run: on each of them."""
+    heartbeat_interval_s: int
+    stale_threshold_s: int
+    coordinator_enabled: bool
+    """False: it takes only tasks that name it."""
+    metadata: dict[str, Any]
+    draining: str
+    """Why it is to take nothing more."""
+    problem: str
+    """Why it can do nothing."""
+    serves_itself: bool
+    """A program speaks for it; else workers of the crew run it."""
+    workers: int
+    """Those that can run it."""
+    holds: tuple[str, ...]
+    """`plan/key#epoch` of its open attempts."""
+    registered_by: str
+    registered_at_ms: int
+    last_seen_at_ms: int | None
+    """When it, or a worker that runs it, was heard last; None: that is not known any more."""
+
+
+class AgentHealth(ViewStruct, frozen=True, kw_only=True):
+    agent_id: str
+    status: str
+    """`healthy`, `degraded`, `error`, or `stale` where nobody has heard of it in time."""
+    problem: str
+    last_seen_at_ms: int | None
+    next_expected_at_ms: int | None
+    """None: it is not expected to be heard."""
+    beat: AgentBeat | None
+    """Its last word, of one that serves itself."""
 
 
 class PlanView(ViewStruct, frozen=True, kw_only=True):

@@ -44,6 +44,8 @@ class CrewFacts(Struct, frozen=True):
     """By agent, for those that a living worker can run."""
     general: frozenset[str] = frozenset()
     """Those of them that take tasks which name no agent."""
+    aimed_only: frozenset[str] = frozenset()
+    """Those that take only tasks which name them."""
     full_agents: Mapping[str, int] = {}
     """Agents that run as many attempts as they may at one time, with how many that is; 0: none, as long as
     another one writes in the same folder."""
@@ -65,7 +67,9 @@ def takers(agent: str | None, capabilities: Collection[str], facts: CrewFacts) -
     """Which agents, of those that a living worker can run, could take a task with these wishes."""
     if agent is None and not capabilities:
         return [ANY_AGENT] if ANY_AGENT in facts.free else []
-    names = facts.free.keys() - {ANY_AGENT} if agent is None else facts.free.keys() & {agent}
+    names = (
+        facts.free.keys() - {ANY_AGENT} - facts.aimed_only if agent is None else facts.free.keys() & {agent}
+    )
     return sorted(
         name for name in names if frozenset(capabilities) <= facts.capabilities.get(name, frozenset())
     )

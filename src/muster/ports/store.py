@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentRow
 from muster.model.commands import AppendLog
 from muster.model.edits import BoxName, Edit, KeptTask, Namesake
 from muster.model.errors import StoreFault
@@ -34,6 +35,7 @@ from muster.model.views import (
     TaskView,
 )
 from muster.model.webhooks import Webhook
+from muster.ports.agent_rows import AgentReads, AgentTx
 from muster.ports.found_rows import EventSpan, Existing
 from muster.ports.hooks import HookReads, HookTx
 from muster.ports.vault import SecretReads, SecretTx
@@ -120,7 +122,7 @@ class Common(Protocol):
         """What the store itself keeps, for all."""
 
 
-class Tx(Common, HookTx, SecretTx, Protocol):
+class Tx(Common, HookTx, AgentTx, SecretTx, Protocol):
     """One workspace's part of a write transaction: nothing of another one is found by it."""
 
     workspace_id: int
@@ -293,7 +295,12 @@ class Transaction(Protocol):
     async def prune_messages(self, before_ms: int, limit: int) -> int:
         """Drops what webhooks were told, or were to be, before then."""
 
+    async def prune_beats(self, before_ms: int, limit: int) -> int:
+        """Drops what agents said of themselves before then."""
+
     async def every_webhook(self) -> list[Webhook]: ...
+
+    async def every_agent(self) -> list[AgentRow]: ...
 
     async def shift_waits(self, by_ms: int) -> None:
         """Retries and pins are due that much later (earlier where it is negative)."""
@@ -305,7 +312,7 @@ class Transaction(Protocol):
         """The highest id in use in any table that the engine numbers."""
 
 
-class Reads(Common, HookReads, SecretReads, Protocol):
+class Reads(Common, HookReads, AgentReads, SecretReads, Protocol):
     """Queries on the last committed state: of one workspace, or of all for who looks after all."""
 
     def of(self, workspace_id: int) -> Reads: ...
@@ -434,7 +441,7 @@ class Reads(Common, HookReads, SecretReads, Protocol):
     async def oldest_kept_seal(self) -> Seal | None:
         """The oldest one whose events were not pruned."""
 
-    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int, beats_before_ms: int) -> bool:
         """Whether `Prune` would find something."""
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:

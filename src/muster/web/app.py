@@ -9,7 +9,19 @@ from muster.web.backend import Backend
 from muster.web.routes import Application, Route, Routes
 
 RESOURCES = (
-    *("access", "attempts", "audit", "budgets", "claims", "coordinator", "crew", "db", "events", "far_git"),
+    *(
+        "access",
+        "agents",
+        "attempts",
+        "audit",
+        "budgets",
+        "claims",
+        "coordinator",
+        "crew",
+        "db",
+        "events",
+        "far_git",
+    ),
     *("metrics", "owner", "plans", "pools", "reference", "secrets", "streams", "tasks", "webhooks"),
     *("worker_protocol", "workers"),
 )

@@ -12,9 +12,10 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Held, Moved, Taken
 from muster.model.errors import Conflict, IllegalMove
+from muster.model.people import AGENT
 from muster.model.states import ErrorKind
 from muster.web.backend import Backend
-from muster.web.holders import one_task
+from muster.web.holders import holder, one_task
 from muster.web.http import ActorBody, Request, json_text
 from muster.web.routes import Routes
 
@@ -91,9 +92,12 @@ async def renew(web: Backend, task_id: int, body: RenewBody) -> Answer:
 
 
 @routes.post(f"{_CLAIM}/release", answer=Moved)
-async def release(web: Backend, task_id: int, body: ReleaseBody) -> Answer:
+async def release(web: Backend, request: Request, task_id: int, body: ReleaseBody) -> Answer:
     """Gives the task back: done, failed, or for somebody else."""
     failed = body.outcome is Outcome.FAILED
+    if body.actor.startswith(AGENT):
+        who = await holder(web, request, task_id, body.actor, body.epoch)
+        return await web.engine.execute(_end(task_id, who.epoch, body))
     return await web.engine.execute(
         c.GiveBack(
             task_id=task_id,
@@ -104,6 +108,18 @@ async def release(web: Backend, task_id: int, body: ReleaseBody) -> Answer:
             text=body.message if failed else json_text(body.result),
         )
     )
+
+
+def _end(task_id: int, epoch: int, body: ReleaseBody) -> c.Finish:
+    """The last word of an agent that serves itself."""
+    match body.outcome:
+        case Outcome.FAILED:
+            return c.Fail(task_id=task_id, epoch=epoch, kind=body.kind, message=body.message)
+        case Outcome.DONE:
+            result = json_text(body.result)
+            return c.Complete(task_id=task_id, epoch=epoch, result=None if result == "null" else result)
+        case Outcome.RELEASED:
+            return c.Release(task_id=task_id, epoch=epoch, reason=body.message or f"by {body.actor}")
 
 
 async def _newest(web: Backend, task_id: int) -> int:

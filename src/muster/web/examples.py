@@ -73,6 +73,43 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
     ("POST", "/api/v1/plans/namesakes"): (
         Example("names", "Whether another plan has these boxes", {"names": ["api", "api/tests"]}),
     ),
+    ("PUT", "/api/v1/agents/{agent}"): (
+        Example(
+            "agent",
+            "A program that serves itself",
+            {
+                "name": "Dev Agent #1",
+                "model": "claude-sonnet-4",
+                "capabilities": ["typescript", "nestjs", "prisma"],
+                "maxConcurrentTasks": 2,
+                "heartbeatIntervalSeconds": 30,
+                "actor": "ada",
+            },
+            {"agent": "dev-1"},
+        ),
+    ),
+    ("POST", "/api/v1/agents/{agent}/heartbeat"): (
+        Example(
+            "load",
+            "It is there, and how it is",
+            {"status": "healthy", "memoryMb": 512, "cpuPercent": 35},
+            {"agent": "dev-1"},
+        ),
+    ),
+    ("POST", "/api/v1/agents/{agent}/claim"): (
+        Example("claim", "What it can do now", {"slots": 1}, {"agent": "dev-1"}),
+    ),
+    ("PATCH", "/api/v1/agents/{agent}"): (
+        Example("rest", "It takes tasks again", {"status": "idle", "actor": "ada"}, {"agent": "dev-1"}),
+    ),
+    ("POST", "/api/v1/agents/{agent}/terminate"): (
+        Example(
+            "end",
+            "It finishes what it holds, and ends",
+            {"reason": "Manual shutdown", "graceful": True, "actor": "ada"},
+            {"agent": "dev-1"},
+        ),
+    ),
     ("POST", f"{_TASK}/edit"): (
         Example("priority", "It is urgent now", {"actor": "ada", "priority": 10, "tags": ["urgent"]}),
     ),

@@ -19,7 +19,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.access import hash_of
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, error_reply
-from muster.web.identity import attempt_over_network
+from muster.web.identity import agent_over_network, attempt_over_network
 from muster.web.open_paths import OPEN
 from muster.web.server import Answers
 
@@ -58,6 +58,8 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
     found = await web.reads.token(hash_of(secret.strip())) if scheme.lower() == "bearer" else None
     if found is None and (attempt := await attempt_over_network(web, request)) is not None:
         return attempt
+    if found is None and (agent := await agent_over_network(web, secret.strip())) is not None:
+        return agent
     if found is None:
         raise NotAllowed("nobody is known by this token; nothing was changed", HOW)
     token, member = found

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from muster.model.errors import BadInput, IllegalMove, NotFound
-from muster.model.people import ATTEMPT
+from muster.model.agents import SELF_PREFIX
+from muster.model.errors import BadInput, IllegalMove, NotFound, StaleEpoch
+from muster.model.people import AGENT, ATTEMPT
 from muster.model.task import Attempt
 from muster.model.views import TaskFilter, TaskView
 from muster.web.backend import Backend
@@ -34,9 +35,26 @@ async def speaking(
             raise for_people(f"{request.parts[-1]} of task {task_id}", actor)
         return await web.reads.attempt(task_id, int(number))
     found = await web.reads.attempt(task_id, epoch or (await one_task(web, task_id)).epoch)
+    if actor.startswith(AGENT):
+        return _agents(found, actor, task_id)
     holds = found is not None and found.by_hand and found.worker_id == actor
     over = found is not None and found.ended_at_ms is not None and epoch is None  # none of his is meant then
     return found if holds and not over else None
+
+
+def _agents(found: Attempt | None, actor: str, task_id: int) -> Attempt:
+    """The attempt of an agent that serves itself.  Raises StaleEpoch where it has none there, or no longer."""
+    name = actor.removeprefix(AGENT)
+    if found is None or found.agent != name or not by_itself(found):
+        raise StaleEpoch(
+            f"task {task_id} is not held by {actor}; nothing was changed", f"POST /api/v1/agents/{name}/claim"
+        )
+    return found
+
+
+def by_itself(attempt: Attempt) -> bool:
+    """Its agent serves itself: its word is the last one, no worker follows."""
+    return attempt.worker_id.startswith(SELF_PREFIX)
 
 
 async def holder(web: Backend, request: Request, task_id: int, actor: str, epoch: int | None) -> Attempt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from muster.model.access import Caller, Right, Role
 from muster.model.errors import Forbidden, NotAllowed
-from muster.model.people import ATTEMPT
+from muster.model.people import AGENT, ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
 from muster.web.blackouts import blackout_of
@@ -40,14 +41,15 @@ FOR_ATTEMPTS = frozenset(
 def holds(request: Request, attempt: Attempt | None) -> bool:
     """Whether the request brings this attempt's token."""
     scheme, _, token = request.header(b"authorization").partition(" ")
-    digest = hashlib.sha256(token.encode()).hexdigest()
+    digest = _hash_of(token)
     known = (attempt.token_hash if attempt else None) or ""
     return scheme.lower() == "bearer" and hmac.compare_digest(digest, known)
 
 
 async def refuse_attempts(web: Backend, request: Request) -> None:
     """Raises NotAllowed for an attempt: an agent that steered tasks could pass its own review, or end others."""
-    if actor := await _asker(web, request):
+    actor = await asker(web, request)
+    if actor and not (actor.startswith(AGENT) and _own(request.parts, actor.removeprefix(AGENT))):
         raise for_people(request.parts[-1], actor)
 
 
@@ -58,9 +60,34 @@ def for_people(what: str, actor: str) -> NotAllowed:
     )
 
 
-async def _asker(web: Backend, request: Request) -> str:
-    """The attempt that asks; empty for anybody else.  Raises NotAllowed for a wrong token."""
-    return await _by_token(web, request) or await _by_process(web, request.peer)
+async def asker(web: Backend, request: Request) -> str:
+    """The attempt, or the agent, that asks; empty for anybody else.  Raises NotAllowed for a wrong token."""
+    if (who := request.identity) is not None and who.agent:
+        return who.actor
+    if actor := await _by_token(web, request) or await _by_process(web, request.peer):
+        return actor
+    _, _, secret = request.header(b"authorization").partition(" ") if request.headers else ("", "", "")
+    found = await web.reads.agent_of_token(_hash_of(secret)) if secret and who is None else None
+    return f"{AGENT}{found[1]}" if found and found[0] == web.workspace_id else ""
+
+
+def _own(parts: Sequence[str], agent: str) -> bool:
+    """Whether the path is the agent's own."""
+    return tuple(parts[1:5]) == ("api", "v1", "agents", agent)
+
+
+def _hash_of(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+async def agent_over_network(web: Backend, secret: str) -> Caller | None:
+    """The agent whose token this is.  It may do with tasks what attempts may, and everything to itself."""
+    found = await web.reads.agent_of_token(_hash_of(secret))
+    if found is None:
+        return None
+    workspace_id, name = found
+    rights = frozenset({Right.READ, Right.WORK})
+    return Caller(workspace_id, f"{AGENT}{name}", Role.MEMBER, rights, agent=name)
 
 
 async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
@@ -70,7 +97,7 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     )
     if not has_actor:
         return body
-    actor = await _asker(web, request)
+    actor = await asker(web, request)
     if not actor:
         return body
     body = (await blackout_of(web)).of(body)

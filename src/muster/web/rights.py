@@ -10,7 +10,17 @@ from muster.model.errors import Forbidden
 _CHANGES = {
     **dict.fromkeys(("agent-tasks", "plans", "claims", "attempts", "person"), Right.WORK),
     **dict.fromkeys(
-        ("budgets", "coordinator", "crew", "permissions", "pools", "secrets", "webhooks", "workers"),
+        (
+            "agents",
+            "budgets",
+            "coordinator",
+            "crew",
+            "permissions",
+            "pools",
+            "secrets",
+            "webhooks",
+            "workers",
+        ),
         Right.CREW,
     ),
     **dict.fromkeys(("members", "tokens"), Right.PEOPLE),
@@ -27,6 +37,8 @@ def right_for(method: str, parts: Sequence[str]) -> Right:
     resource = parts[3] if len(parts) > 3 else ""
     if method == "GET" and resource not in _SECRET:
         return Right.READ
+    if resource == "agents" and (method == "PUT" or parts[-1] in {"heartbeat", "claim"}):
+        return Right.WORK  # to serve one is to claim
     return _CHANGES.get(resource, Right.STORE)
 
 
@@ -34,6 +46,8 @@ def refuse(who: Caller, method: str, parts: Sequence[str]) -> None:
     """Raises Forbidden."""
     if who.attempt is not None and tuple(parts[1:5]) == ("attempt", "v1", *who.attempt):
         return  # its own
+    if who.agent and tuple(parts[1:5]) == ("api", "v1", "agents", who.agent):
+        return
     needed = right_for(method, parts)
     if needed not in who.rights:
         raise Forbidden(

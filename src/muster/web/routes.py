@@ -191,8 +191,11 @@ class Routes:
     ) -> Callable[[H], H]:
         return self._on("PATCH", path, answer=answer, reads=reads, headers=headers)
 
-    def put(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
-        return self._on("PUT", path, answer=answer)
+    def put(self, path: str, *, answer: Any = None, reads: Lazy | None = None) -> Callable[[H], H]:
+        return self._on("PUT", path, answer=answer, reads=reads)
+
+    def delete(self, path: str, *, answer: Any = None) -> Callable[[H], H]:
+        return self._on("DELETE", path, answer=answer)
 
     def command(
         self, path: str, shape: type[c.Command], *names: str, status: int = 200, answer: Any = Moved

@@ -22,7 +22,7 @@ from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilte
 from muster.ports.runtime import EVENTS
 from muster.web.audit import levels_from
 from muster.web.backend import Backend
-from muster.web.holders import holder, one_task, speaking
+from muster.web.holders import by_itself, holder, one_task, speaking
 from muster.web.http import (
     ActorBody,
     Body,
@@ -367,6 +367,8 @@ async def progress(web: Backend, request: Request, task_id: int, body: TaskProgr
     named: dict[str, Any] = {"task_id": task_id, "epoch": who.epoch}
     if who.by_hand:
         await web.engine.execute(c.Extend(actor=body.actor, **named))
+    elif by_itself(who):
+        await web.engine.execute(c.BeatAgent(agent=who.agent, **named))
     if (state := json_text(body.checkpoint_data)) != "null":
         await web.engine.execute(c.SaveCheckpoint(data=state.encode(), **named))
     return await web.engine.execute(
@@ -393,5 +395,9 @@ async def complete(web: Backend, request: Request, task_id: int, body: TaskDoneB
     if who.by_hand:
         return await web.engine.execute(
             c.GiveBack(epoch=who.epoch, actor=actor, done=True, text=result, **said)
+        )
+    if by_itself(who):
+        return await web.engine.execute(
+            c.Complete(epoch=who.epoch, result=None if result == "null" else result, **said)
         )
     return await web.engine.execute(c.Declare(epoch=who.epoch, text=result, **said))

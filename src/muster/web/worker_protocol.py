@@ -69,6 +69,10 @@ class WaitQuery(Query, frozen=True, kw_only=True):
 @routes.post("/worker/v1/claim")
 async def claim(web: Backend, request: Request, query: WaitQuery, body: c.Claim) -> Claimed:
     """Held until a task fits, `wait` seconds at most."""
+    return await claimed_within(web, request, body, query.wait)
+
+
+async def claimed_within(web: Backend, request: Request, body: c.Claim, wait_s: float) -> Claimed:
     answer: Claimed | None = None
 
     async def look() -> bool:
@@ -81,7 +85,7 @@ async def claim(web: Backend, request: Request, query: WaitQuery, body: c.Claim)
         answer = found
         return bool(found.jobs or found.drain or found.over)
 
-    await web.hold(request, READY, query.wait, look)
+    await web.hold(request, READY, wait_s, look)
     return answer or Claimed(jobs=())
 
 

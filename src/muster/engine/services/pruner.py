@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from muster.engine.service import PAGE_ROWS, LeaderService
+from muster.model.agents import BEATS_KEPT_S
 from muster.model.answers import Pruned
 from muster.model.commands import ArchiveDone, Prune, PruneEvents
 from muster.model.retention import Retention
@@ -49,13 +50,16 @@ class Pruner(LeaderService):
             term=self._term,
             logs_before_ms=logs_before_ms,
             keys_before_ms=wall_ms - int(self._retention.idempotency_s * 1000),
+            beats_before_ms=wall_ms - BEATS_KEPT_S * 1000,
             limit=PAGE_ROWS,
         )
         gone = 0
-        if await self._reads.anything_old(command.logs_before_ms, command.keys_before_ms):
+        if await self._reads.anything_old(
+            command.logs_before_ms, command.keys_before_ms, command.beats_before_ms
+        ):
             pruned = await self._engine.execute(command)
             assert isinstance(pruned, Pruned)
-            gone = max(pruned.logs, pruned.checkpoints, pruned.keys, pruned.messages)
+            gone = max(pruned.logs, pruned.checkpoints, pruned.keys, pruned.messages, pruned.beats)
         more = [
             await self._prune_events(workspace.id, wall_ms) for workspace in await self._reads.workspaces()
         ]

@@ -315,7 +315,8 @@ class Reaper(LeaderService):
         if worker.boot_id != now.boot_id:
             return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
-        return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= self._lease_ms else None
+        lease_ms = max(self._lease_ms, worker.lease_ms)
+        return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= lease_ms else None
 
     async def _bury(self, worker: WorkerRow, proof: str | None, now: Now) -> None:
         reason = proof or self._worker_silence(worker, now)

@@ -5,6 +5,7 @@ step.  `epoch` is the fencing token: together with `task_id` it names the one at
 """
 
 from muster.model.commands.access import *
+from muster.model.commands.agents import *
 from muster.model.commands.base import *
 from muster.model.commands.crew import *
 from muster.model.commands.secrets import *

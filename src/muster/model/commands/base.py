@@ -73,3 +73,9 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 
     capabilities: tuple[Name, ...] = ()
     profiles: tuple[Name, ...] = ()
+    model: Annotated[str, Meta(max_length=255)] = ""
+    """That it works with; empty: its own default."""
+    aimed_only: bool = False
+    """It takes only tasks that name it."""
+    lease_s: Seconds | None = None
+    """How long its holder is trusted since it was heard last; None: as the settings say."""

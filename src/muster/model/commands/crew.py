@@ -187,11 +187,12 @@ class Repair(Command, frozen=True, kw_only=True):
 
 class Prune(Command, frozen=True, kw_only=True):
     """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, messages to
-    webhooks, older than that."""
+    webhooks, heartbeats of agents, older than that."""
 
     term: int
     logs_before_ms: int
     keys_before_ms: int
+    beats_before_ms: int
     limit: int
 
 

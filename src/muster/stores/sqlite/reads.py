@@ -10,6 +10,7 @@ import apsw
 import msgspec
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import Namesake
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
@@ -35,8 +36,10 @@ from muster.model.views import (
 from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan
 from muster.stores.sqlite.rows import (
+    agent_of,
     attempt_of,
     attempt_view_of,
+    beat_of,
     encode_json,
     event_of,
     event_view_of,
@@ -244,8 +247,8 @@ class SqliteReads(SharedQueries):
     async def oldest_kept_seal(self) -> Seal | None:
         return self._one(seal_of, "oldest_kept_seal")
 
-    async def anything_old(self, logs_before_ms: int, keys_before_ms: int) -> bool:
-        return bool(self._first("anything_old", logs_before_ms, keys_before_ms)[0])
+    async def anything_old(self, logs_before_ms: int, keys_before_ms: int, beats_before_ms: int) -> bool:
+        return bool(self._first("anything_old", logs_before_ms, keys_before_ms, beats_before_ms)[0])
 
     async def suspects(self, after_id: int, limit: int) -> tuple[int | None, list[int]]:
         return _page(self._all("suspects", after_id, limit), limit)
@@ -293,6 +296,19 @@ class SqliteReads(SharedQueries):
 
     async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
         return [hook_message_of(row) for row in self._all("messages", webhook_id, limit)]
+
+    async def agents(self) -> list[AgentRow]:
+        return [agent_of(row) for row in self._all("agents")]
+
+    async def agent_of_token(self, token_hash: str) -> tuple[int, str] | None:
+        row = self._first("agent_of_token", token_hash)
+        return (row[0], row[1]) if row else None
+
+    async def tasks_of_agent(self, agent: str, limit: int) -> list[int]:
+        return [row[0] for row in self._all("tasks_of_agent", agent, limit)]
+
+    async def beats(self, agent: str, limit: int) -> list[AgentBeat]:
+        return [beat_of(row) for row in self._all("beats", agent, limit)]
 
     async def webhook_secret(self, webhook_id: int) -> str | None:
         return self._one(itemgetter(0), "webhook_secret", webhook_id)

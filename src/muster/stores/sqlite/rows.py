@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
@@ -99,6 +100,8 @@ lane_of = reader(Lane)
 member_of = reader(Member)
 token_of = reader(Token)
 webhook_of = reader(Webhook)
+agent_of = reader(AgentRow)
+beat_of = reader(AgentBeat)
 secret_of = reader(Secret)
 hook_message_of = reader(HookMessage)
 kept_of = reader(KeptTask)
@@ -118,5 +121,7 @@ lane_row = writer(Lane)
 member_row = writer(Member)
 token_row = writer(Token)
 webhook_row = writer(Webhook)
+agent_row = writer(AgentRow)
+beat_row = writer(AgentBeat)
 message_row = writer(NewMessage)
 secret_row = writer(Secret)

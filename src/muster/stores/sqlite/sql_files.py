@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import KeptTask
 from muster.model.events import Event
 from muster.model.rows import Lane, Plan, WorkerRow
@@ -35,6 +36,8 @@ _ROWS = (
     Token,
     Webhook,
     HookMessage,
+    AgentRow,
+    AgentBeat,
     NewMessage,
     Secret,
 )
@@ -53,6 +56,7 @@ def filled_in() -> dict[str, str]:
     for name, names in {**rows, "text": TEXTS, "edited": EDITED}.items():
         filled[f"{name}_columns"] = ", ".join(names)
         filled[f"{name}_slots"] = ", ".join("?" * len(names))
+        filled[f"{name}_excluded"] = ", ".join(f"excluded.{one}" for one in names)
     return filled
 
 

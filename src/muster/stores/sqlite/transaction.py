@@ -6,11 +6,12 @@ from collections.abc import Collection
 
 import apsw
 
+from muster.model.agents import AgentRow
 from muster.model.retry import OWN_CAP_FACTOR
 from muster.model.rows import Lane, Workspace
 from muster.model.webhooks import Webhook
 from muster.stores.sqlite.known_rows import SQL, KnownRows
-from muster.stores.sqlite.rows import lane_of, webhook_of
+from muster.stores.sqlite.rows import agent_of, lane_of, webhook_of
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SqliteTx
 from muster.stores.sqlite.witness import Made, made_by
@@ -101,6 +102,12 @@ class SqliteTransaction:
 
     async def prune_messages(self, before_ms: int, limit: int) -> int:
         return self._count("prune_messages", before_ms, limit)
+
+    async def prune_beats(self, before_ms: int, limit: int) -> int:
+        return self._count("prune_beats", before_ms, limit)
+
+    async def every_agent(self) -> list[AgentRow]:
+        return [agent_of(row) for row in self._db.execute(SQL["every_agent"])]
 
     async def every_webhook(self) -> list[Webhook]:
         return [webhook_of(row) for row in self._db.execute(SQL["every_webhook"])]

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import astuple
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import Edit, KeptTask
 from muster.model.numbers import NUMBER_MAX
 from muster.model.plan_sync import SyncState
@@ -21,7 +22,9 @@ from muster.ports.found_rows import Existing
 from muster.ports.store import Writes
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
+    agent_row,
     attempt_of,
+    beat_row,
     edited_of,
     encode_json,
     hook_message_of,
@@ -131,6 +134,19 @@ class SqliteTx(SharedQueries):
 
     async def update_token(self, token: Token) -> None:
         self._all("update_token", token.id, token.revoked_at_ms, token.last_used_at_ms)
+
+    async def put_agent(self, agent: AgentRow) -> None:
+        self._all("put_agent", *agent_row(agent))
+
+    async def set_agent_token(self, name: str, token_hash: str) -> None:
+        self._all("set_agent_token", name, token_hash)
+
+    async def drop_agent(self, name: str) -> None:
+        self._all("drop_beats", name)
+        self._all("drop_agent", name)
+
+    async def add_beat(self, agent: str, beat: AgentBeat) -> None:
+        self._all("add_beat", self.workspace_id, agent, *beat_row(beat))
 
     async def add_webhook(self, webhook: Webhook, sealed: str) -> None:
         self._all("add_webhook", *webhook_row(webhook), sealed)

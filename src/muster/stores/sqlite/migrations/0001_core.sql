@@ -417,3 +417,40 @@ CREATE TABLE workers (
     reason           TEXT NOT NULL
 ) STRICT;
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;
+
+-- What agents there are, or were: see model.agents.
+CREATE TABLE agents (
+    workspace_id        INTEGER NOT NULL,
+    name                TEXT NOT NULL,
+    label               TEXT NOT NULL,
+    model               TEXT NOT NULL,
+    capabilities        TEXT NOT NULL,
+    profiles            TEXT NOT NULL,
+    slots               INTEGER NOT NULL,
+    heartbeat_s         INTEGER NOT NULL,
+    stale_s             INTEGER NOT NULL,
+    coordinator_enabled INTEGER NOT NULL CHECK (coordinator_enabled IN (0, 1)),
+    metadata            TEXT NOT NULL,
+    draining            TEXT NOT NULL,
+    worker_id           TEXT NOT NULL,
+    registered_by       TEXT NOT NULL,
+    registered_at_ms    INTEGER NOT NULL,
+    token_hash          TEXT UNIQUE,
+    PRIMARY KEY (workspace_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE agent_heartbeats (
+    id               INTEGER PRIMARY KEY,
+    workspace_id     INTEGER NOT NULL,
+    agent            TEXT NOT NULL,
+    at_ms            INTEGER NOT NULL,
+    status           TEXT NOT NULL,
+    task_id          INTEGER,
+    progress_percent INTEGER,
+    current_step     TEXT NOT NULL,
+    memory_mb        INTEGER,
+    cpu_percent      INTEGER,
+    metadata         TEXT NOT NULL
+) STRICT;
+CREATE INDEX agent_heartbeats_agent ON agent_heartbeats (workspace_id, agent, id);
+CREATE INDEX agent_heartbeats_age ON agent_heartbeats (at_ms);

@@ -265,6 +265,22 @@ SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
 -- name: plan_counts
 SELECT status, count(*) FROM tasks WHERE @mine AND plan_id = ?1 AND is_group = 0 GROUP BY status
 
+-- name: put_agent
+INSERT INTO agents ($agent_columns) VALUES ($agent_slots)
+    ON CONFLICT (workspace_id, name) DO UPDATE SET ($agent_columns) = ($agent_excluded)
+
+-- name: set_agent_token
+UPDATE agents SET token_hash = ?2 WHERE name = ?1 AND @mine
+
+-- name: drop_agent
+DELETE FROM agents WHERE name = ?1 AND @mine
+
+-- name: drop_beats
+DELETE FROM agent_heartbeats WHERE agent = ?1 AND @mine
+
+-- name: add_beat
+INSERT INTO agent_heartbeats (workspace_id, agent, $agentbeat_columns) VALUES (?, ?, $agentbeat_slots)
+
 -- name: webhooks
 SELECT $webhook_columns FROM webhooks WHERE @mine ORDER BY id
 

@@ -262,6 +262,7 @@ SELECT $seal_columns FROM seals WHERE @mine AND pruned_at_ms IS NULL ORDER BY to
 SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
     OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
     OR EXISTS (SELECT 1 FROM outbox WHERE created_at_ms < ?2)
+    OR EXISTS (SELECT 1 FROM agent_heartbeats WHERE at_ms < ?3)
     OR EXISTS (SELECT 1 $old_checkpoint)
 
 -- name: next_ready
@@ -309,6 +310,21 @@ SELECT $hookmessage_columns FROM outbox o
 
 -- name: messages
 SELECT $hookmessage_columns FROM outbox WHERE webhook_id = ?1 AND @mine ORDER BY id DESC LIMIT ?2
+
+-- name: agents
+SELECT $agent_columns FROM agents WHERE @mine ORDER BY name
+
+-- name: agent_of_token
+SELECT workspace_id, name FROM agents WHERE token_hash = ?1
+
+-- name: tasks_of_agent
+-- Of the newest attempts: an index by agent would cost each claim.
+SELECT task_id FROM (SELECT t.id AS task_id, a.agent FROM tasks t JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
+                      WHERE @mine(t) ORDER BY t.id DESC LIMIT 20000)
+ WHERE agent = ?1 LIMIT ?2
+
+-- name: beats
+SELECT $agentbeat_columns FROM agent_heartbeats WHERE agent = ?1 AND @mine ORDER BY id DESC LIMIT ?2
 
 -- name: webhook_secret
 SELECT sealed FROM webhooks WHERE id = ?1 AND @mine

@@ -58,6 +58,14 @@ DELETE FROM outbox
  WHERE id IN (SELECT id FROM outbox WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
 RETURNING id
 
+-- name: prune_beats
+DELETE FROM agent_heartbeats
+ WHERE id IN (SELECT id FROM agent_heartbeats WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)
+RETURNING id
+
+-- name: every_agent
+SELECT $agent_columns FROM agents ORDER BY workspace_id, name
+
 -- name: every_webhook
 SELECT $webhook_columns FROM webhooks ORDER BY id
 
