@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
 from muster.cli.surface import surface
+from muster.config.contexts import KnownServer, SavedContexts, file_of
 from muster.model import commands as c
 from muster.model.access import Role
 
@@ -47,6 +49,7 @@ MANY = {
     ("token", "list"): ((), "name,member,role,lastUsedAtMs"),
     ("webhook", "list"): ((), "id,url,kinds,disabled"),
     ("secrets", "list"): ((), "name,setBy"),
+    ("context", "list"): ((), "context,server,inUse"),
 }
 ALL = ONE | MANY
 EMPTY = [
@@ -63,7 +66,10 @@ EMPTY = [
 
 
 @pytest.fixture
-def project(owner):
+def project(owner, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
+    known = KnownServer("https://muster.example.org", "secret")
+    SavedContexts(file_of(os.environ), {"there": known}, "").save()
     (owner.root / "new.md").write_text("- [ ] Say it {#say agent=shell}\n  true\n")
     (owner.root / ".muster" / "worktrees" / "7").mkdir(parents=True)
     owner.do(c.SetMember(name="ada", role=Role.ADMIN, actor="root"))
@@ -82,6 +88,7 @@ def test_they_are_there_for_whatever_lists_or_shows():
         ("agent", "allowed"),
         ("plan", "sync"),
         ("webhook", "messages"),
+        ("context", "show"),  # asks a server
     }  # as `task add`; empty
     shows = {path for path in nodes if path[-1] in ("list", "show", "status", "next", "wait", "verify")}
     assert shows - {("pr", "status")} <= offered  # what a forge says is told in sentences

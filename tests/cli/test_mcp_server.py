@@ -160,7 +160,7 @@ def test_what_is_reported_arrives(owner, pipe):
     assert (failed, said) == (False, "Told. the step was cut to 500 characters")
     assert pipe.call("done", result='{"rows": 120}')[0] is False
     owner.do(c.Complete(task_id=api.id, epoch=1, exit_code=0))
-    assert json.loads(drive(owner.store.reads.result(api.id))) == {"rows": 120}
+    assert json.loads(drive(owner.store.reads.texts(api.id)).result) == {"rows": 120}
 
 
 def test_a_question_pauses_the_task(owner, pipe):
