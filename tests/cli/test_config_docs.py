@@ -28,6 +28,7 @@ FULL = {
     "serve": {},
     "webhooks": {},
     "log": {},
+    "trace": {},
     "limits": {},
     "git": {},
     "profiles": {},

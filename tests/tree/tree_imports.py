@@ -48,8 +48,8 @@ THIRD_PARTY = {
 }
 """Who may name what others have made.  A package that nobody names is no dependency."""
 
-GUESTS = {"pytest": frozenset({"sdk"})}
-"""Whoever loads these modules of ours has the package already: they are its plugins."""
+GUESTS = {"opentelemetry": frozenset({"outbound"}), "pytest": frozenset({"sdk"})}
+"""Whoever loads these modules of ours has the package already: they are its plugins, or what an extra is for."""
 
 COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app"})}
 """Packages that only these know; everybody else sees them through `ports`."""

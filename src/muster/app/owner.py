@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.app.core import Owner
-from muster.app.parts import run_logged
+from muster.app.parts import run_logged, traced
 from muster.app.settings import load_config
 from muster.client.http import address
 from muster.config.project import Project
@@ -22,6 +22,7 @@ from muster.config.settings import Config, ServeSettings
 from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
 from muster.hosts.logs import log_as
+from muster.hosts.trace import tracer
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.routes import Application
@@ -56,10 +57,18 @@ async def _own(project: Project, config: Config) -> None:
                 _serve_all(app, listening, web, config.serve),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
+                *_traced_moves(owner),
                 mind_files(path, owner, lambda again: serve(app, again, web.closing)),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
+
+
+def _traced_moves(owner: Owner) -> Iterator[Coroutine[Any, Any, None]]:
+    if (tracing := tracer()) is not None:
+        from muster.outbound.otel import Moves
+
+        yield Moves(owner.store.reads, tracing).run()
 
 
 async def _serve_all(
@@ -170,7 +179,8 @@ def run_owner(root: Path) -> int:
     _allow_files()
     config = load_config(root)
     log_as(config.log.format)
-    asyncio.run(_own(Project(root), config))
+    with traced("owner", config):
+        asyncio.run(_own(Project(root), config))
     return 0
 
 

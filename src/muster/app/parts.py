@@ -6,7 +6,8 @@ import errno
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from muster.hosts.file_lock import refuse_shared
 from muster.hosts.log_file import LogFile, LogPlace
 from muster.hosts.logs import log_lines, read_line
 from muster.hosts.process_table import at_work_in
+from muster.hosts.trace import trace_with
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
@@ -153,6 +155,23 @@ def run_logged(name: str, root: Path, run: Callable[[], int]) -> int:
         logging.critical("%s%s: %s", ENDED, type(error).__name__, error, exc_info=True)
         full = isinstance(error, OSError) and error.errno in NO_SPACE
         return DISK_FULL if full else CANNOT_START
+
+
+@contextmanager
+def traced(name: str, config: Config) -> Iterator[None]:
+    """Raises BadConfig where spans are wanted and cannot be sent."""
+    if not config.trace.spans:
+        yield
+        return
+    from muster.outbound.otel import OtelTracer, exporter
+
+    tracer = OtelTracer(name, exporter())
+    trace_with(tracer)
+    try:
+        yield
+    finally:
+        trace_with(None)
+        tracer.close()
 
 
 def last_words(log_file: Path, place: LogPlace) -> str:

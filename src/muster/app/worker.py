@@ -12,7 +12,7 @@ from pathlib import Path
 
 from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
-from muster.app.parts import offers_of, run_logged, trees_in, trees_of
+from muster.app.parts import offers_of, run_logged, traced, trees_in, trees_of
 from muster.app.salvage import attempts_at_work
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
@@ -113,7 +113,8 @@ def run_worker(root: Path, server: str = "") -> int:
         threading.Thread(
             target=far.upstream.mind, args=(threading.Event(),), name="owed", daemon=True
         ).start()
-    return DRAINED if worker.run() else DECLARED_DEAD
+    with traced("worker", config):
+        return DRAINED if worker.run() else DECLARED_DEAD
 
 
 def main(root: Path, server: str = "") -> int:

@@ -123,6 +123,9 @@ CONFIG = """\
 #max_size = "16MB" # a longer log becomes an old one
 #keep = 4          # old ones that stay
 
+[trace]
+#spans = true      # to OpenTelemetry: pip install 'musterd[otel]'
+
 # An agent is a command that gets a task's text as its last argument (prompt = "stdin" or "file": otherwise).
 # Its exit code 0 means done.  The agent `shell` is built in: it runs the text as a script.
 

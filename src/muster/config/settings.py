@@ -373,6 +373,14 @@ class LogSettings(Section, frozen=True, kw_only=True):
     keep: int = setting(4, "keep", read_count, "how many old ones stay")
 
 
+class TraceSettings(Section, frozen=True, kw_only=True):
+    """What is told to OpenTelemetry.  `[trace]`"""
+
+    spans: bool = setting(
+        False, "spans", read_flag, "spans of requests, attempts and moves, by the extra `musterd[otel]`"
+    )
+
+
 class WebhookSettings(Section, frozen=True, kw_only=True):
     """What is told to others by HTTP.  `[webhooks]`"""
 
@@ -395,6 +403,7 @@ class Config(Section, frozen=True, kw_only=True):
     serve: ServeSettings = ServeSettings()
     webhooks: WebhookSettings = WebhookSettings()
     log: LogSettings = LogSettings()
+    trace: TraceSettings = TraceSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
     limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
@@ -428,5 +437,6 @@ SECTIONS: Mapping[str, type[Section]] = {
     "serve": ServeSettings,
     "webhooks": WebhookSettings,
     "log": LogSettings,
+    "trace": TraceSettings,
 }
 """The tables that are of one class each."""

@@ -23,6 +23,7 @@ from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
+from muster.hosts.trace import tracer
 from muster.model import commands as c
 from muster.model.answers import Moved
 from muster.model.errors import CallerError, MusterError, NotFound
@@ -293,6 +294,24 @@ class Application:
             route.prepare()
 
     async def answer(self, request: Request) -> Reply:
+        tracing = tracer()
+        if tracing is None:
+            return await self._answer(request)
+        found = _walk(self._root, request.parts, 0)
+        route = found and found[0].routes.get(request.method)
+        path = "/".join(route.parts) if route else ""
+        parent = request.header(b"traceparent")
+        name = f"{request.method} {path}".rstrip()
+        with tracing.span(name, parent=parent, http__request__method=request.method) as span:
+            reply = await self._answer(request)
+            span.say(
+                http__route=path,
+                http__response__status_code=reply.status,
+                muster__request__id=request.id,
+            )
+            return reply
+
+    async def _answer(self, request: Request) -> Reply:
         try:
             found = _walk(self._root, request.parts, 0)
             if found is None:

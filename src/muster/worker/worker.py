@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from muster.hosts.logs import about
+from muster.hosts.trace import tracer
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob
 from muster.model.errors import AgentUnfit
@@ -17,6 +19,15 @@ from muster.worker.holder import Holder
 from muster.worker.runner import Runner
 
 log = logging.getLogger(__name__)
+
+
+def _span_of(job: ClaimedJob, ref: str) -> AbstractContextManager[object]:
+    tracing = tracer()
+    if tracing is None:
+        return nullcontext()
+    return tracing.span(
+        "attempt", task_id=job.task_id, muster__task=ref, muster__attempt=job.epoch, muster__agent=job.agent
+    )
 
 
 class Worker(Holder):
@@ -61,7 +72,8 @@ class Worker(Holder):
 
     def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
         (job,) = jobs
-        with self._holding(job) as orders, about(task=f"{job.plan}/{job.key}", attempt=job.epoch):
+        ref = f"{job.plan}/{job.key}"
+        with self._holding(job) as orders, about(task=ref, attempt=job.epoch), _span_of(job, ref):
             log.info("attempt %s#%s of %s begins", job.task_id, job.epoch, job.agent)
             return Runner(
                 self._crew,
