@@ -67,7 +67,7 @@ def test_work_that_was_cut_off_is_sent_and_another_host_goes_on_with_it(
     served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     other = tmp_path_factory.mktemp("other")
-    (other / "muster.toml").write_text((elsewhere / "muster.toml").read_text())
+    (other / "muster.toml").write_text((elsewhere / "muster.toml").read_text() + "[git]\nmerge = false\n")
     with working(elsewhere, served, served.worker):
         until(served.far, "the worker is known")
         add(served, "t", HALF)
@@ -81,7 +81,7 @@ def test_work_that_was_cut_off_is_sent_and_another_host_goes_on_with_it(
         until(served.far, "the other one is known")
         served.said("task", "resume", "p/t")
         until(lambda: served.status("p/t") == "COMPLETED", "it is done")
-    assert on_branch(served, "whole") == "half"
+    assert git(served.folder, "show", "muster/task/p/t:whole") == "half", "as the settings of that host say"
 
 
 def test_work_that_could_not_be_sent_is_sent_when_the_server_is_back(served: Served, elsewhere: Path) -> None:
@@ -99,7 +99,8 @@ def test_work_that_could_not_be_sent_is_sent_when_the_server_is_back(served: Ser
             git(served.folder, "show", "refs/muster/p/t/1:half")
         wire.heal()
         until(lambda: git(served.folder, "for-each-ref", "refs/muster/p/t/1"), "it was sent")
-    assert git(served.folder, "show", "refs/muster/p/t/1:half") == "half"
+    (attempt,) = served.told("attempt", "list", "p/t")
+    assert attempt["work"].startswith("commit"), "the host is not named any more"
 
 
 def test_a_second_interrupt_ends_all_at_once_and_the_next_start_sends_what_was_left(
@@ -115,7 +116,7 @@ def test_a_second_interrupt_ends_all_at_once_and_the_next_start_sends_what_was_l
             return process.poll() is not None
 
         until(interrupted, "it ends, though its agent would go on for long")
-        assert process.returncode == 130
+        assert process.returncode in (130, -signal.SIGINT), "one more may hit Python in its end"
     assert not git(served.folder, "for-each-ref", "refs/muster/p/t/1")
     with working(elsewhere, served, served.worker):
         until(lambda: git(served.folder, "for-each-ref", "refs/muster/p/t/1"), "it was sent")

@@ -53,7 +53,9 @@ def identity(env: Mapping[str, str]) -> bytes:
 
     Empty where nobody could be told anything.
     """
-    told = {name: env[name] for name in (*_NEEDED, *_REACH, "MUSTER_WORKDIR") if name in env}
+    told = {
+        name: env[name] for name in (*_NEEDED, *_REACH, "MUSTER_WORKDIR", "MUSTER_CA_FILE") if name in env
+    }
     reached = told.keys() >= _NEEDED and not told.keys().isdisjoint(_REACH)
     return msgspec.json.encode(told) if reached else b""
 

@@ -8,14 +8,16 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
-from muster.app.parts import offers_of, run_logged, traced, trees_in, trees_of
+from muster.app.parts import local_trees, offers_of, run_logged, traced, trees_in, trees_of
 from muster.app.salvage import attempts_at_work
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
+from muster.client.remote import CA_FILE
 from muster.client.reports import SERVER, SOCKET
 from muster.config.identity import settle
 from muster.config.project import Project
@@ -51,6 +53,13 @@ def places_of(config: Config) -> dict[str, str]:
     return dict.fromkeys(told, config.plan.place) if config.plan.place else {}
 
 
+def _reach(project: Project, server: str) -> dict[str, str]:
+    if not server:
+        return {SOCKET: project.socket}
+    trusted = os.environ.get(CA_FILE, "")
+    return {SERVER: server, **({CA_FILE: trusted} if trusted else {})}
+
+
 def _far_trees(crew: HttpCrew, project: Project, config: Config, host: str) -> FarTrees:
     upstream = Upstream(
         crew,
@@ -61,6 +70,11 @@ def _far_trees(crew: HttpCrew, project: Project, config: Config, host: str) -> F
         lease_s=config.health.remote_lease_s,
     )
     return FarTrees(upstream, host, lambda repository: trees_in(repository, config, project))
+
+
+def _mind(far: FarTrees, project: Project, config: Config) -> None:
+    trees = local_trees(far.upstream.repository, project)
+    far.upstream.mind(lambda: far.upstream.clear(config.retention.trees_s, trees.put_away))
 
 
 def run_worker(root: Path, server: str = "") -> int:
@@ -82,7 +96,7 @@ def run_worker(root: Path, server: str = "") -> int:
         worker_id=f"worker-{chance.name(8)}",
         root=root,
         attempts_dir=project.attempts_dir,
-        reach={SERVER: server} if server else {SOCKET: project.socket},
+        reach=_reach(project, server),
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         trees=None if server else trees_of(config, project),
@@ -110,9 +124,7 @@ def run_worker(root: Path, server: str = "") -> int:
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())
     if far is not None:
         far.upstream.keep_trees(attempts_at_work(project))
-        threading.Thread(
-            target=far.upstream.mind, args=(threading.Event(),), name="owed", daemon=True
-        ).start()
+        threading.Thread(target=partial(_mind, far, project, config), name="owed", daemon=True).start()
     with traced("worker", config):
         return DRAINED if worker.run() else DECLARED_DEAD
 

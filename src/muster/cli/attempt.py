@@ -32,6 +32,7 @@ from muster.hosts.user_git import UserGit
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
+from muster.model.wording import STILL_AWAY
 
 SAID_LINES = 20
 
@@ -69,7 +70,8 @@ def _works(project: Project | None, detail: Json, attempts: list[Json]) -> dict[
     """What each attempt has left.  One whose worker was killed could not tell; the next one kept it for it."""
     told = dict(detail["artifacts"])
     works = {attempt["epoch"]: told.get(f"work of attempt {attempt['epoch']}", "") for attempt in attempts}
-    silent = [a["epoch"] for a in attempts if a["endedAtMs"] is not None and not works[a["epoch"]]]
+    ended = [attempt["epoch"] for attempt in attempts if attempt["endedAtMs"] is not None]
+    silent = [epoch for epoch in ended if not works[epoch] or STILL_AWAY in works[epoch]]
     if silent and project is not None:
         task = detail["task"]
         there = _there(project, task)

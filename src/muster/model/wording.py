@@ -16,6 +16,8 @@ MAY_IT = "may it do this?"
 """How every question begins that is answered by allowing something, or not."""
 
 
+STILL_AWAY = "until the server has it"
+"""Stands with where the work of an attempt is, while that is another host."""
 LEFT_OUT = "left out, because git ignores it: "
 """How that begins which is told among what an agent was not allowed to do: its work is without it, too."""
 

@@ -9,8 +9,9 @@ import contextlib
 import fcntl
 import hashlib
 import logging
+import math
 import secrets
-import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ from muster.model.far_git import (
     GitReceived,
     GitSend,
 )
+from muster.model.wording import STILL_AWAY
 from muster.ports.crew import Crew
 from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
 from muster.worker.git import Committer, GitFailed, Repository
@@ -45,6 +47,9 @@ T = TypeVar("T")
 Ask = Callable[[Callable[[], T]], T]
 """Makes a call to the server: once, or for as long as the attempt lasts."""
 LOOK_S = 2.0
+CLEAR_S = 3600.0
+PutAway = Callable[[int, str, str, int], str]
+"""Of a task's number, plan, key and epoch; why it stays, empty where it does not."""
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
@@ -165,9 +170,31 @@ class Upstream:
             except (GitFailed, OSError) as error:
                 log.warning("%s is left as it is: %s", self._trees / str(task_id), error)
 
-    def mind(self, ended: threading.Event) -> None:
-        """Sends what is owed whenever it can, until the end."""
-        while not ended.wait(LOOK_S):
+    def clear(self, kept_s: float, put_away: PutAway) -> None:
+        """Removes trees that have stood so long, once the server has what is in them.  Never raises.
+
+        Here nobody knows how a task goes on; an attempt that begins later finds what was kept.
+        """
+        for task_id in tree_ids(self._trees) if self._begun else ():
+            try:
+                tree = Worktree.found(self.repository, self._trees / str(task_id))
+                if tree is None or time.time() - (tree.admin() / "HEAD").stat().st_mtime < kept_s:
+                    continue
+                if not [*self._owed.glob(f"{task_id}-*")] and (
+                    why := put_away(task_id, tree.plan, tree.key, tree.epoch)
+                ):
+                    log.info("%s stays: %s", tree.path, why)
+            except (GitFailed, OSError) as error:
+                log.warning("%s is left as it is: %s", self._trees / str(task_id), error)
+
+    def mind(self, clear: Callable[[], None]) -> None:
+        """Sends what is owed whenever it can, and tidies up now and then, for as long as the process lasts."""
+        cleared_s = -math.inf
+        while True:
+            time.sleep(LOOK_S)
+            if time.monotonic() - cleared_s > CLEAR_S:
+                clear()
+                cleared_s = time.monotonic()
             for path in self._owed.glob("*-*"):
                 if path.suffix:
                     continue  # not whole yet, or refused
@@ -253,7 +280,7 @@ class AttemptUpstream(Struct, frozen=True, kw_only=True):
         return "" if self.upstream.keep(tree) else self.place(tree)
 
     def place(self, tree: Worktree) -> str:
-        return f"on {self.host} in {tree.path} until the server has it"
+        return f"on {self.host} in {tree.path} {STILL_AWAY}"
 
     def advance(self, tree: Worktree, old: str | None, new: str) -> bool:
         """The server moves the plan's branch; False where it stands elsewhere by now, which is here then as well.
