@@ -7,7 +7,9 @@ import io
 import re
 import subprocess
 import tokenize
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 LINES_MAX = 500
@@ -184,9 +186,10 @@ def lock_violations(text: str) -> list[str]:
 
 def broken_links(root: Path, pages: Iterable[Path]) -> list[str]:
     found = []
+    anchors = cache(_anchors)
     for page in pages:
         for number, target in _links(page):
-            if problem := _link_problem(root, page, target):
+            if problem := _link_problem(root, page, target, anchors):
                 found.append(f"{page.relative_to(root)}:{number} links to {target!r}: {problem}")
     return found
 
@@ -211,14 +214,14 @@ def _links(page: Path) -> Iterator[tuple[int, str]]:
                 yield number, target
 
 
-def _link_problem(root: Path, page: Path, target: str) -> str:
+def _link_problem(root: Path, page: Path, target: str, anchors: Callable[[Path], set[str]]) -> str:
     name, _, anchor = target.partition("#")
     aimed = page if not name else (page.parent / name).resolve()
     if not aimed.exists():
         return "there is no such file; correct the link"
     if not aimed.resolve().is_relative_to(root.resolve()):
         return "it lies outside the repository; link to the public page"
-    if anchor and aimed.suffix == ".md" and anchor not in _anchors(aimed):
+    if anchor and aimed.suffix == ".md" and anchor not in anchors(aimed):
         return f"that page has no heading {anchor!r}; correct the anchor"
     return ""
 
@@ -231,6 +234,6 @@ def _anchors(page: Path) -> set[str]:
         if match := _HEADING.match(line):
             text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", match.group(1)).lower()
             slug = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
-            again = sum(1 for at in found if re.fullmatch(re.escape(slug) + r"(-\d+)?", at))
-            found.add(f"{slug}-{again}" if again else slug)
+            names = (f"{slug}-{again}" if again else slug for again in count())
+            found.add(next(name for name in names if name not in found))
     return found
