@@ -7,26 +7,35 @@ import hashlib
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.access import Caller, Token, rights_of
-from muster.model.errors import MusterError, NotAllowed, StoreFault, TooMany, Unavailable
+from muster.model.errors import BadInput, MusterError, NotAllowed, StoreFault, TooMany, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.access import hash_of
 from muster.web.backend import Backend
-from muster.web.http import Reply, Request, error_reply
+from muster.web.http import Reply, Request, Stream, error_reply
 from muster.web.identity import agent_over_network, attempt_over_network
 from muster.web.open_paths import OPEN
+from muster.web.rights import refuse
 from muster.web.server import Answers
 
 CALLERS_MAX = 10_000
 """Whose pace is remembered; of those above it the ones that have been silent longest are forgotten."""
 USE_NOTED_MS = 60_000
 """When a token was used last is known this well."""
+LOOK_S = 2.0
+"""How often it is looked whether the caller of a stream may still have it."""
+_ONCE = (
+    *(b"authorization", b"host", b"origin", b"muster-workspace", b"muster-attempt", b"if-match"),
+    *(b"idempotency-key", b"last-event-id"),
+)
+"""Headers that say something once or not at all."""
 HOW = "muster login URL; a token is made on the server's machine: muster token create NAME --member MEMBER"
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -92,6 +101,7 @@ class NetworkGate:
 
     async def answer(self, request: Request) -> Reply:
         try:
+            _refuse_doubles(request)
             self._refuse_strange_names(request)
             self._refuse_haste(request)
             if request.path not in OPEN or request.method != "GET":
@@ -100,9 +110,35 @@ class NetworkGate:
             if not self._exposure.login:
                 return error_reply(error, 403)
             return replace(error_reply(error), headers=(("www-authenticate", "Bearer"),))
+        except BadInput as error:
+            return error_reply(error, 400)
         except MusterError as error:
             return error_reply(error)
-        return await self._app.answer(request)
+        reply = await self._app.answer(request)
+        if isinstance(reply, Stream) and reply.parts is not None and request.identity is not None:
+            return replace(reply, parts=self._while_let_in(request, reply.parts))
+        return reply
+
+    async def _while_let_in(self, request: Request, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Ends a stream whose caller would not get it any more: it may go on for months."""
+        looked_s = self._clock()
+        async with contextlib.aclosing(cast(AsyncGenerator[bytes, None], parts)):
+            async for part in parts:
+                if self._clock() - looked_s >= LOOK_S:
+                    looked_s = self._clock()
+                    with contextlib.suppress(StoreFault, Unavailable):  # what is only read goes on
+                        if not await self._may_still(request):
+                            return
+                yield part
+
+    async def _may_still(self, request: Request) -> bool:
+        try:
+            now = await identify(self._web, self._exposure, request)
+            if now is not None:
+                refuse(now, request.method, request.parts)
+        except NotAllowed:
+            return False
+        return True
 
     def _refuse_strange_names(self, request: Request) -> None:
         """Without login a page of any site could ask us through its reader's browser: by a name of its own that
@@ -137,9 +173,18 @@ class NetworkGate:
             raise error
 
 
+def _refuse_doubles(request: Request) -> None:
+    """Raises BadInput: what stands before us may have gone by the other one."""
+    names = [name.lower() for name, _ in request.headers]
+    for name in _ONCE:
+        if names.count(name) > 1:
+            raise BadInput(f"the request says {name.decode()} more than once; nothing was changed")
+
+
 def address_of(request: Request, trusted_hops: int) -> str:
     """Of whoever has asked the outermost proxy that is trusted: what stands before that anybody can say."""
-    said = request.header(b"x-forwarded-for") if trusted_hops else ""
+    every = [value.decode("latin-1") for name, value in request.headers if name.lower() == b"x-forwarded-for"]
+    said = ",".join(every) if trusted_hops else ""
     named = [part.strip() for part in said.split(",") if part.strip()]
     return named[-trusted_hops] if len(named) >= trusted_hops > 0 else request.address
 

@@ -121,6 +121,10 @@ async def attempt_over_network(web: Backend, request: Request) -> Caller | None:
     attempt = await own.reads.attempt(int(task_id), int(epoch))
     if attempt is None or not holds(request, attempt):
         return None
+    # Once it is over it may hear that, and who has taken a task by hand may take it up again.
+    again = attempt.by_hand and request.path.endswith("/claim/renew")
+    if not attempt.open and not reported and not again:
+        return None
     rights = frozenset({Right.READ, Right.WORK})
     return Caller(workspace_id, await _named(own, attempt), Role.MEMBER, rights, attempt=(task_id, epoch))
 

@@ -31,6 +31,9 @@ CONNECTIONS_MAX = 4096
 LARGE_AT_ONCE = 4
 """Bodies above the usual size that may be on their way at one time: each is held in memory."""
 
+HELD_BYTES_MAX = 320 << 20
+"""All bodies together: who sends them may have no token at all, which is known only then."""
+
 
 class NetworkListener:
     """What all connections of one listener share."""
@@ -38,6 +41,8 @@ class NetworkListener:
     def __init__(self, app: Answers) -> None:
         self.app = app
         self.large = 0
+        self.held = 0
+        """Bytes of bodies that are being read, or wait for their answer: of anybody, with a token or without."""
 
     async def serve(
         self, listening: socket.socket, closing: asyncio.Event, tls: ssl.SSLContext | None = None
@@ -60,7 +65,7 @@ class NetworkConnection(HttpConnection):
         self._writing: asyncio.TimerHandle | None = None
         self._refused: Reply | None = None
         self._begun = self._large = False
-        self._head_bytes = 0
+        self._head_bytes = self._held = 0
 
     # -- asyncio
 
@@ -130,16 +135,21 @@ class NetworkConnection(HttpConnection):
 
     def on_headers_complete(self) -> None:
         self._await_within(BODY_S)
+        said = next((value for name, value in self._headers if name.lower() == b"content-length"), b"")
+        if said.isdigit() and int(said[:20]) > web_http.body_bytes_max(self._target.decode("latin-1")):
+            self._refuse_body()
 
     def on_body(self, body: bytes) -> None:
         super().on_body(body)
+        self._held += len(body)
+        self._network.held += len(body)
         if self._body is None:
-            self._refuse(TooLarge("the request has more bytes than are taken here; nothing was changed"), 413)
+            self._refuse_body()
+        elif self._network.held > HELD_BYTES_MAX:
+            self._refuse_for_now()
         elif len(self._body) > web_http.REPORT_BYTES_MAX and not self._large:
             if self._network.large >= LARGE_AT_ONCE:
-                self._refuse(
-                    Unavailable("too many large requests at once; nothing was changed", "try again"), 503
-                )
+                self._refuse_for_now()
             self._network.large += 1
             self._large = True
 
@@ -155,7 +165,15 @@ class NetworkConnection(HttpConnection):
         if self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(TooLarge(f"the head of the request has more than {HEAD_BYTES_MAX} bytes"), 431)
 
+    def _refuse_body(self) -> None:
+        self._refuse(TooLarge("the request has more bytes than are taken here; nothing was changed"), 413)
+
+    def _refuse_for_now(self) -> None:
+        self._refuse(Unavailable("too many large requests at once; nothing was changed", "try again"), 503)
+
     def _let_go(self) -> None:
+        self._network.held -= self._held
+        self._held = 0
         if self._large:
             self._large = False
             self._network.large -= 1

@@ -15,7 +15,7 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, NotFound
 from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.states import FINAL, TaskStatus
 from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
@@ -246,6 +246,8 @@ async def output(web: Backend, request: Request, task_id: int, query: PrintedQue
     """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none."""
     chunks: list[tuple[int, LogChunk]] = []
     over = False
+    if await web.reads.workspace_of(task_id) != web.workspace_id:
+        raise NotFound(f"there is no task {task_id}", "muster task list")
 
     async def look() -> bool:
         nonlocal over
