@@ -78,6 +78,39 @@ def test_a_heartbeat_brings_stops_and_the_end_of_the_crew(rig: Rig, held: Any) -
     assert worker(rig).status is WorkerStatus.STOPPING
 
 
+def test_an_ordered_worker_is_called_and_can_do_what_was_said(rig: Rig) -> None:
+    traits = c.Traits(name="gpu-1", capabilities=("cuda",), metadata={"rack": "7"})
+    order = c.AddWorkers(count=1, request_id="r", actor="ada", traits=traits)
+    rig.enqueue({"a": ()}, specs={"a": {"capabilities": ("cuda",)}})
+    rig.register(W1)
+    assert not rig.claim(W1)
+    rig.do(order)
+    rig.do(order)
+    rig.register(W1)
+    assert (worker(rig).name, rig.claim(W1)) == (None, ()), "who was there before is not the one"
+    rig.register("worker-zzzzzzzz")
+    rig.register("worker-zzzzzzzz")
+    (job,) = rig.claim("worker-zzzzzzzz")
+    assert job.key == "a"
+    rig.register("worker-yyyyyyyy")
+    found = {row.id: row for row in drive(rig.reads.living_workers())}
+    assert [found[name].name for name in ("worker-yyyyyyyy", "worker-zzzzzzzz")] == [None, "gpu-1"]
+    assert (found["worker-zzzzzzzz"].capabilities, found["worker-zzzzzzzz"].metadata) == (
+        ("cuda",),
+        {"rack": "7"},
+    )
+
+
+def test_a_worker_that_was_ordered_and_did_not_come_is_forgotten_with_the_crew(rig: Rig) -> None:
+    rig.do(c.AddWorkers(count=2, request_id="r", actor="ada", traits=c.Traits(name="late")))
+    rig.do(c.SetCrew(status=CrewStatus.STOPPED))
+    rig.do(c.SetCrew(status=CrewStatus.RUNNING))
+    rig.register(W1)
+    assert worker(rig).name is None
+    rig.register("worker-zzzzzzzz", traits=c.Traits(name="far"))
+    assert next(row.name for row in drive(rig.reads.living_workers()) if row.id != W1) == "far"
+
+
 def test_no_new_worker_comes_while_the_crew_ends(rig: Rig, held: Any) -> None:
     rig.do(c.SetCrew(status=CrewStatus.STOPPED))
     with pytest.raises(Conflict, match="the crew is ending: no new worker is taken"):

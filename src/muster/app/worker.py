@@ -11,6 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import local_trees, offers_of, run_logged, traced, trees_in, trees_of
@@ -22,10 +24,12 @@ from muster.client.reports import SERVER, SOCKET
 from muster.config.identity import settle
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
+from muster.config.variables import TRAITS
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
+from muster.model.commands import Traits
 from muster.runtimes.chance import SystemChance
 from muster.worker.context import FarTrees, WorkerContext
 from muster.worker.given import SecretsOfAgents
@@ -120,6 +124,7 @@ def run_worker(root: Path, server: str = "") -> int:
         general=config.general,
         offers=offers_of(config),
         orphan_grace_s=config.health.orphan_grace_s,
+        traits=msgspec.json.decode(os.environ.pop(TRAITS, "{}"), type=Traits),
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())
     if far is not None:

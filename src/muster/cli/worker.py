@@ -6,17 +6,19 @@ import argparse
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from muster.cli.context import Context, connect, patiently, server_of, start_folder
 from muster.cli.fields import add_fields, answer, names_of, print_one, print_rows
 from muster.cli.output import BOLD, Screen, age, clean, note, now_ms, print_json
 from muster.cli.status import WORKER_LOOKS
-from muster.cli.values import number
+from muster.cli.values import number, of_kind
 from muster.cli.waiting import STILL, add_waiting, within
 from muster.client.api import worker_path
 from muster.client.remote import CA_FILE
 from muster.config.contexts import KnownServer
 from muster.hosts.file_lock import holder
+from muster.model import kinds
 from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.model.json_value import Json
 from muster.model.states import STOP_BY_S
@@ -44,6 +46,22 @@ def add(parser: argparse.ArgumentParser) -> None:
         "of its muster.toml.  The token needs the scope `serve`."
     )
     starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
+    starting.add_argument("--name", metavar="NAME", type=_name, help="what it is called, beside its own id")
+    starting.add_argument(
+        "--capabilities",
+        metavar="CAP,...",
+        type=lambda text: [_name(part) for part in text.split(",") if part],
+        default=[],
+        help="what it can do besides: tasks that ask for such may go to it",
+    )
+    starting.add_argument(
+        "--meta",
+        metavar="K=V",
+        type=_pair,
+        action="append",
+        default=[],
+        help="shown with it; may be repeated",
+    )
     starting.add_argument(
         "--token",
         metavar="TOKEN",
@@ -58,6 +76,27 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_waiting(stopping, STILL, what="has ended")
 
 
+_name = partial(of_kind, kinds.NAME)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """For argparse."""
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise BadInput(f"--meta {text!r} has no value; nothing was started", f"--meta {text}=VALUE")
+    return _name(name), value
+
+
+def _traits(args: argparse.Namespace) -> Json:
+    """Raises BadInput."""
+    if args.name is not None and args.number > 1:
+        raise BadInput(
+            f"{args.number} workers cannot all be {args.name!r}; none was started", "--name for one"
+        )
+    told = {"name": args.name, "capabilities": args.capabilities, "metadata": dict(args.meta)}
+    return {name: value for name, value in told.items() if value}
+
+
 worker_count = number(1, WORKERS_MAX)
 """For argparse."""
 
@@ -68,7 +107,12 @@ def _living(context: Context) -> list[Json]:
 
 def _named(context: Context, name: str) -> str:
     """The worker's whole name.  Raises NotFound, BadInput."""
-    names: list[str] = [worker["id"] for worker in _living(context)]
+    workers = _living(context)
+    if called := [worker["id"] for worker in workers if worker["name"] == name]:
+        if len(called) > 1:
+            raise BadInput(f"{name!r} may be any of {', '.join(called)}; nothing was changed", "name one")
+        return str(called[0])
+    names: list[str] = [worker["id"] for worker in workers]
     # What is after `worker-` will do, and so will the beginning of either.
     near = [known for known in names if known.startswith((name, f"worker-{name}"))] if name else []
     if name in names or not near:
@@ -93,7 +137,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
-    "WORKER": lambda worker: worker["id"],
+    "WORKER": lambda worker: " ".join(filter(None, (worker["id"], clean(worker["name"] or "")))),
     "STATUS": lambda worker: worker["status"],
     "PROCESS": lambda worker: f"{worker['hostname']}:{worker['pid']}",
     "HEARD": lambda worker: age(now_ms() - worker["lastSeenAtMs"]),
@@ -128,6 +172,11 @@ def _print_worker(worker: Json, screen: Screen) -> None:
         ("Agents", ", ".join(map(clean, worker["agents"])) or "none"),
         ("Holds", f"{', '.join(map(clean, worker['holds'])) or 'nothing'}; {worker['slots']} at most"),
     ]
+    if worker["name"]:
+        rows.insert(0, ("Name", clean(worker["name"])))
+    if worker["capabilities"]:
+        rows.append(("Can", ", ".join(map(clean, worker["capabilities"]))))
+    rows += [(clean(name), clean(value)) for name, value in worker["metadata"].items()]
     if worker["endedAtMs"] is not None:
         rows.append(("Ended", f"{age(now - worker['endedAtMs'])} ago"))
     if worker["reason"]:
@@ -168,8 +217,9 @@ def _print_counts(told: Json, screen: Screen) -> None:
 def _start(args: argparse.Namespace) -> int:
     import secrets
 
+    traits = _traits(args)
     if (server := server_of(args)) is not None:
-        return _work_for(args, server)
+        return _work_for(args, server, traits)
     if args.token:
         raise BadInput("--token is for a server", "muster worker start --server URL")
     with connect(args) as context:
@@ -183,24 +233,27 @@ def _start(args: argparse.Namespace) -> int:
                 f"{len(before)} workers are up, and {WORKERS_MAX} is the most; none was added",
                 f"muster worker start -n {max(1, WORKERS_MAX - len(before))}",
             )
-        context.post("/api/v1/crew/workers", add=args.number, requestId=secrets.token_hex(8))
+        context.post("/api/v1/crew/workers", add=args.number, requestId=secrets.token_hex(8), traits=traits)
         added = _await(context, before, args.number)
     return answer(args, {"added": added}, *(f"{name}  started" for name in added))
 
 
-def _work_for(args: argparse.Namespace, server: KnownServer) -> int:
+def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> int:
+    import json
     import os
 
     from muster.app.interrupts import Interrupts
     from muster.app.remote_crew import RemoteCrew
     from muster.app.settings import load_config
     from muster.config.project import Project, find_project
+    from muster.config.variables import TRAITS
 
     folder = start_folder(args.root)
     project = find_project(folder, {}) or Project(folder)
     token = args.token or server.token
     if server.ca:
         os.environ[CA_FILE] = server.ca
+    os.environ[TRAITS] = json.dumps(traits)
     with Interrupts().counting() as interrupts:
         crew = RemoteCrew(
             project, load_config(project.root), server=server.url, token=token, workers=args.number, say=note

@@ -20,6 +20,8 @@ FOR_USERS = (
         "MUSTER_CA_FILE",
     ),
 )
+TRAITS = "MUSTER_WORKER_TRAITS"
+"""What whoever has started workers for a server says of them, as JSON."""
 OURS = frozenset(
     {
         *FOR_USERS,
@@ -33,7 +35,14 @@ OURS = frozenset(
         ),
         *("MUSTER_HANDOVER", "MUSTER_HANDOVER_FILE"),
         *("MUSTER_NOTICE", "MUSTER_WORKDIR", "MUSTER_BRANCH", "MUSTER_PORT_BASE", "MUSTER_PORT_COUNT"),
-        *("MUSTER_SHARED", "MUSTER_PROJECT", "MUSTER_WORKER", "MUSTER_ATTEMPT", "MUSTER_AGENT_TEST"),
+        *(
+            "MUSTER_SHARED",
+            "MUSTER_PROJECT",
+            "MUSTER_WORKER",
+            "MUSTER_ATTEMPT",
+            "MUSTER_AGENT_TEST",
+            TRAITS,
+        ),
     }
 )
 """What Muster reads besides, and what it gives to agents: no key may ever have the name of one of these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import chain, repeat
 
+import msgspec
 from msgspec.structs import replace
 
 from muster.engine.capacity import capacity
@@ -27,6 +28,10 @@ from muster.model.wording import counted
 
 CREW = "crew"
 """Its row of `meta`, and the subject of its events."""
+TRAITS = "workers_traits"
+"""Of workers that were ordered by name and have not come yet."""
+TRAITS_MAX = 64
+_TRAITS = msgspec.json.Decoder(list[c.Traits])
 ONLY = "crew_only"
 """The number of the one task that the crew is up for."""
 ORDERED = "workers_ordered"
@@ -62,6 +67,26 @@ async def _note_unfit(view: View, worker_id: str, agent: str, reason: str) -> No
     await note(view, f"agent {agent}", "agent_unfit", said, worker_id, level=Level.WARN)
 
 
+def _with(command: c.Register, more: tuple[str, ...]) -> dict[str, c.Offer]:
+    """What the worker's agents are good for, where it has these capabilities besides."""
+    if not more:
+        return command.offers
+    offers = {agent: command.offers.get(agent, c.Offer()) for agent in command.agents}
+    return {
+        agent: replace(offer, capabilities=tuple(dict.fromkeys((*offer.capabilities, *more))))
+        for agent, offer in offers.items()
+    }
+
+
+async def _ordered_traits(view: View) -> c.Traits | None:
+    """Those of the oldest order whose worker has not come yet: this is it."""
+    waiting = _TRAITS.decode(await view.tx.meta(TRAITS) or "[]")
+    if not waiting:
+        return None
+    await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[1:]).decode())
+    return waiting[0]
+
+
 class Workers:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -83,6 +108,11 @@ class Workers:
         now, policy, hostname = view.now, self._policy, command.hostname
         if command.remote and hostname == policy.hostname:
             hostname = f"{hostname} (network)"
+        traits = command.traits
+        if known is not None:
+            traits = c.Traits(name=known.name, capabilities=known.capabilities, metadata=known.metadata)
+        elif not command.remote:
+            traits = await _ordered_traits(view) or traits
         await view.tx.put_worker(
             WorkerRow(
                 id=command.worker_id,
@@ -94,11 +124,14 @@ class Workers:
                 slots=command.slots,
                 agents=command.agents,
                 general=command.general,
-                offers=command.offers,
+                offers=_with(command, traits.capabilities),
                 unfit=command.unfit,
                 registered_at_ms=now.wall_ms,
                 last_seen_at_ms=now.wall_ms,
                 heard_mono_ms=now.mono_ms,
+                name=traits.name,
+                capabilities=traits.capabilities,
+                metadata=traits.metadata,
             )
         )
         if known is None:
@@ -249,6 +282,10 @@ class Workers:
             return WorkersOrdered(total=total)
         total += command.count
         await view.tx.set_meta(ORDERED, f"{total} {command.request_id}")
+        if command.traits != c.Traits():
+            waiting = _TRAITS.decode(await view.tx.meta(TRAITS) or "[]")
+            waiting += [command.traits] * command.count
+            await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[-TRAITS_MAX:]).decode())
         said = f"{counted(command.count, 'more worker')} asked for by {command.actor}"
         await note(view, CREW, "workers_ordered", said, command.actor)
         return WorkersOrdered(total=total)
@@ -267,6 +304,8 @@ class Workers:
             await view.load([command.only_task_id])
             view.task(command.only_task_id)  # or it is none of this workspace
         await view.tx.set_meta(CREW, command.status)
+        if command.status is CrewStatus.STOPPED and await view.tx.meta(TRAITS):
+            await view.tx.set_meta(TRAITS, "[]")  # whoever was ordered does not come any more
         only = "" if command.only_task_id is None else str(command.only_task_id)
         if only != (await view.tx.meta(ONLY) or ""):
             await view.tx.set_meta(ONLY, only)

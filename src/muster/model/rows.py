@@ -136,6 +136,10 @@ class WorkerRow(Struct, frozen=True, gc=False):
     """Ended, and not only cut off."""
     reason: str = ""
     """Why it has ended; while it lives: why it is to end."""
+    name: str | None = None
+    capabilities: tuple[str, ...] = ()
+    """That it was started with: its offers have them as well."""
+    metadata: dict[str, str] = {}
 
     @property
     def by_itself(self) -> bool:

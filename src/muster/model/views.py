@@ -242,6 +242,10 @@ class WorkerView(ViewStruct, frozen=True, kw_only=True):
     ended_at_ms: int | None = None
     reason: str = ""
     """Why it has ended, or is to end."""
+    name: str | None = None
+    capabilities: tuple[str, ...] = ()
+    """That it was started with, beside those of its agents."""
+    metadata: dict[str, str] = {}
 
 
 class ClaimView(ViewStruct, frozen=True, kw_only=True):

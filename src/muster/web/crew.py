@@ -27,6 +27,7 @@ class CrewBody(ActorBody, frozen=True, kw_only=True):
 class AddWorkersBody(ActorBody, frozen=True, kw_only=True):
     add: Annotated[int, Meta(ge=1, le=64)]
     request_id: c.Name
+    traits: c.Traits = c.Traits()
 
 
 routes.query("/api/v1/crew", Queries.crew)
@@ -45,5 +46,5 @@ async def set_status(web: Backend, body: CrewBody) -> Answer:
 async def add_workers(web: Backend, body: AddWorkersBody) -> Answer:
     """The supervisor starts as many more."""
     return await web.engine.execute(
-        c.AddWorkers(count=body.add, request_id=body.request_id, actor=body.actor)
+        c.AddWorkers(count=body.add, request_id=body.request_id, actor=body.actor, traits=body.traits)
     )

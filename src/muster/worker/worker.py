@@ -46,6 +46,7 @@ class Worker(Holder):
         general: tuple[str, ...],
         offers: dict[str, c.Offer],
         orphan_grace_s: float,
+        traits: c.Traits | None = None,
     ) -> None:
         self._around = around
         registration = c.Register(
@@ -58,6 +59,7 @@ class Worker(Holder):
             agents=tuple(sorted(around.agents)),
             general=general,
             offers=offers,
+            traits=traits or c.Traits(),
         )
         super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, field
+from msgspec import Meta, Struct, field
 
 from muster.model.commands.base import Command, Offer
 from muster.model.events import COORDINATOR
@@ -13,6 +13,15 @@ from muster.model.seals import Seal
 from muster.model.states import STOP_BY_S, CrewStatus
 
 StopSeconds = Annotated[float, Meta(ge=0, le=3600)]
+
+
+class Traits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """What whoever starts a worker says of it, beside what its settings say of its agents."""
+
+    name: Name | None = None
+    capabilities: tuple[Name, ...] = ()
+    """All its agents have them, for tasks that ask for such."""
+    metadata: dict[Name, Text] = field(default_factory=dict)
 
 
 class Register(Command, frozen=True, kw_only=True):
@@ -29,6 +38,7 @@ class Register(Command, frozen=True, kw_only=True):
     """What its agents are good for; an agent that is absent offers nothing special."""
     unfit: dict[Name, Text] = field(default_factory=dict)
     """Agents that cannot run on this worker, with what is missing."""
+    traits: Traits = Traits()
     remote: bool = False
     """It has come over the network: whatever its host is called, nobody can look after its processes."""
 
@@ -61,6 +71,8 @@ class AddWorkers(Command, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1, le=64)]
     request_id: Name
     """Repeating an order with the same id changes nothing."""
+    traits: Traits = Traits()
+    """Of each of them."""
     actor: Name
 
 

@@ -414,7 +414,10 @@ CREATE TABLE workers (
     heard_mono_ms    INTEGER NOT NULL,
     ended_at_ms      INTEGER,
     permanent         INTEGER NOT NULL CHECK (permanent IN (0, 1)),
-    reason           TEXT NOT NULL
+    reason           TEXT NOT NULL,
+    name             TEXT,
+    capabilities     TEXT NOT NULL,
+    metadata         TEXT NOT NULL
 ) STRICT;
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;
 
