@@ -25,7 +25,9 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /api/v1/agent-tasks", "GET /api/v1/agent-tasks/next", "GET /api/v1/agent-tasks/refused"),
         *(f"GET {TASK}", f"GET {TASK}/attempts/stream", f"GET {TASK}/logs", f"GET {TASK}/output"),
         *("GET /api/v1/agents", f"GET {AGENT}", f"GET {AGENT}/health", f"GET {AGENT}/tasks"),
-        f"GET {AGENT}/heartbeats",
+        *(f"GET {AGENT}/heartbeats", "GET /api/v1/agents/tasks/queue"),
+        *("GET /api/v1/agents/tasks/queue/dead-letter", f"GET {TASK}/artifacts", f"GET {TASK}/attempts"),
+        f"GET {TASK}/checkpoint",
         "GET /api/v1/attempts/{taskId}/{epoch}/output/stream",
         *("GET /api/v1/audit", "GET /api/v1/audit/verify", "GET /api/v1/claims", "GET /api/v1/crew"),
         *(
@@ -44,7 +46,12 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /health/coordinator", "GET /health/live", "GET /health/ready", "GET /metrics"),
     ),
     Right.WORK: (
-        *(f"PUT {AGENT}", f"POST {AGENT}/claim", f"POST {AGENT}/heartbeat"),
+        *(
+            "POST /api/v1/agents/tasks/{taskId}/retry",
+            f"PUT {AGENT}",
+            f"POST {AGENT}/claim",
+            f"POST {AGENT}/heartbeat",
+        ),
         *("POST /api/v1/agent-tasks", f"PATCH {TASK}", f"PATCH {TASK}/progress"),
         *(f"POST {TASK}/{verb}" for verb in ("accept", "answer", "archive", "cancel", "claim", "complete")),
         *(f"POST {TASK}/{verb}" for verb in ("depend", "edit", "pause", "resume", "retry", "skip", "tell")),
@@ -55,6 +62,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *(f"POST {PLAN}/{verb}" for verb in ("sync", "tick")),
     ),
     Right.CREW: (
+        "POST /api/v1/coordinator/recover",
         *(f"PATCH {AGENT}", f"DELETE {AGENT}", f"POST {AGENT}/terminate"),
         *("POST /api/v1/budgets", "POST /api/v1/coordinator/reconcile", "POST /api/v1/crew"),
         "POST /api/v1/coordinator/runs",
@@ -185,7 +193,7 @@ def _compare(site: Site, port: int, token: str, rights: frozenset[Right], *, gue
         body = {"actor": "eve"} if method == "POST" else None
         status, told = ask(port, method, target(path), token, body)
         if named[one] in rights or path in OPEN:
-            of_the_folder = guest and status == 403 and "reconcile" in path
+            of_the_folder = guest and status == 403 and path.endswith(("reconcile", "recover"))
             assert status not in {401, 403} or of_the_folder, (one, told)
         else:
             assert (status, told["code"]) == (403, "forbidden"), (one, told)

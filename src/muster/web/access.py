@@ -13,7 +13,7 @@ from msgspec import Struct
 from muster.model import commands as c
 from muster.model.access import RIGHTS, Caller, Member, Right, Role, Token, rights_of
 from muster.model.answers import Answer, Done, TokenAdded, WorkspaceAdded
-from muster.model.errors import Forbidden
+from muster.model.errors import Forbidden, NotFound
 from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Reply, Request, json_reply
@@ -64,9 +64,21 @@ async def who_am_i(web: Backend, request: Request) -> WhoAmI:
 @routes.get("/api/v1/workspaces")
 async def workspaces(web: Backend, request: Request) -> Sequence[Workspace]:
     """All of them for who runs the store, else one's own."""
+    return await known_workspaces(web, request)
+
+
+async def known_workspaces(web: Backend, request: Request) -> list[Workspace]:
     who = request.identity
     everything = who is None or Right.STORE in who.rights
     return [one for one in await web.reads.workspaces() if everything or one.id == web.workspace_id]
+
+
+async def workspace_meant(web: Backend, request: Request, said: str) -> Workspace:
+    """By its number or name.  Raises NotFound for one that is not there, or not the asker's."""
+    for one in await known_workspaces(web, request):
+        if said in {one.name, str(one.id)}:
+            return one
+    raise NotFound(f"there is no workspace {said[:100]!r}", "muster workspace list")
 
 
 routes.command("/api/v1/workspaces", c.AddWorkspace, status=201, answer={201: WorkspaceAdded})

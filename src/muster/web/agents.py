@@ -16,13 +16,14 @@ from muster.model.answers import AgentHeard, AgentMoved, AgentPut, Answer, Claim
 from muster.model.errors import BadInput
 from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.people import AGENT
-from muster.model.states import AgentStatus, TaskStatus
+from muster.model.states import AgentStatus
 from muster.model.views import AgentHealth, RegisteredAgent, TaskView
 from muster.web.access import PREFIX, SECRET_BYTES, hash_of
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Body, Query, Reply, Request, WaitSeconds, json_reply
 from muster.web.identity import asker
 from muster.web.routes import Routes
+from muster.web.task_words import statuses_of
 from muster.web.worker_protocol import claimed_within
 
 routes = Routes()
@@ -214,11 +215,7 @@ async def health(web: Backend, agent: str) -> AgentHealth:
 @routes.get(f"{_AGENT}/tasks")
 async def tasks(web: Backend, agent: str, query: AgentTasksQuery) -> list[TaskView]:
     """Those whose newest attempt is, or was, the agent's."""
-    try:
-        statuses = tuple(TaskStatus(word.upper()) for word in query.status)
-    except ValueError as error:
-        raise BadInput(str(error), f"one of {', '.join(TaskStatus).lower()}") from None
-    return await agent_tasks(web.reads, web.queries, agent, statuses)
+    return await agent_tasks(web.reads, web.queries, agent, statuses_of(query.status))
 
 
 @routes.get(f"{_AGENT}/heartbeats")

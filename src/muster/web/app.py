@@ -22,7 +22,7 @@ RESOURCES = (
         "events",
         "far_git",
     ),
-    *("metrics", "owner", "plans", "pools", "reference", "secrets", "streams", "tasks", "webhooks"),
+    *("metrics", "owner", "plans", "pools", "queues", "reference", "secrets", "streams", "tasks", "webhooks"),
     *("worker_protocol", "workers"),
 )
 """A module each."""

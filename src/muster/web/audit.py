@@ -12,8 +12,9 @@ from muster.model.answers import AuditReport
 from muster.model.errors import BadInput
 from muster.model.events import Level
 from muster.model.views import EventView
+from muster.web.access import workspace_meant
 from muster.web.backend import Backend
-from muster.web.http import Query
+from muster.web.http import Query, Request
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -43,9 +44,16 @@ async def newest(web: Backend, query: AuditQuery) -> list[EventView]:
     return await _events(web, query, subjects=subjects, task_id=query.task)
 
 
+class CoordinationQuery(LogQuery, frozen=True, kw_only=True):
+    workspace: str | None = None
+    """Its number or name; None: the asker's."""
+
+
 @routes.get("/api/v1/coordinator/logs")
-async def coordination(web: Backend, query: LogQuery) -> list[EventView]:
+async def coordination(web: Backend, request: Request, query: CoordinationQuery) -> list[EventView]:
     """The newest events of what coordinates and works, not of tasks, oldest of them first."""
+    if query.workspace is not None:
+        web = web.of((await workspace_meant(web, request, query.workspace)).id)
     return await _events(web, query, subjects=COORDINATION)
 
 

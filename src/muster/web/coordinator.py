@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from muster.engine.services.reaper import Reaper
 from muster.model import commands as c
@@ -17,9 +17,10 @@ from muster.model.kinds import moment_text
 from muster.model.runs import RUNS, RUNS_MAX, CrewRun, NoteRun, runs_of
 from muster.model.states import HELD, CrewStatus, TaskStatus, WorkerStatus
 from muster.model.views import StatusView, WorkerView
+from muster.web.access import known_workspaces, workspace_meant
 from muster.web.backend import Backend
 from muster.web.event_counts import EventCounts
-from muster.web.http import ActorBody, Query, Reply, json_reply
+from muster.web.http import ActorBody, Query, Reply, Request, json_reply
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -48,6 +49,27 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
     """Agents that some worker should run and cannot."""
     problem: str
     """Why it does not do its work; empty: it does."""
+    instance_id: str
+    """Another one with each owner and term."""
+    workspaces: tuple[str, ...]
+    """That it looks after, as far as the asker may know of them."""
+    last_heartbeat: str | None
+    """As `lastReconcileAtMs`, in UTC."""
+    stats: CrewStats
+    """The same figures together."""
+
+
+class CrewStats(Struct, frozen=True, kw_only=True, rename="camel"):
+    pending_tasks: int
+    running_tasks: int
+    healthy_agents: int
+    stale_agents: int
+
+
+class RecoverBody(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    workspace_id: str | int | None = None
+    """Its number or name; None: all that the asker looks after."""
+    actor: str = ""
 
 
 class Cycle(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -72,12 +94,19 @@ class CoordinatorHealth(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 @routes.get("/api/v1/coordinator/status")
-async def status(web: Backend) -> Coordinator:
+async def status(web: Backend, request: Request) -> Coordinator:
     """Who coordinates, and how the crew is."""
     found = await web.queries.status()
     claims = await web.queries.claims()
     expired = sum(claim.expired for claim in claims)
     fit, stale = agents_of(found.workers)
+    looked_ms = web.owner.looked_at_ms
+    stats = CrewStats(
+        pending_tasks=_count(found, {TaskStatus.PENDING, TaskStatus.ABORTED}),
+        running_tasks=_count(found, HELD),
+        healthy_agents=len(fit),
+        stale_agents=len(stale),
+    )
     return Coordinator(
         status=CrewStatus(found.crew) if web.owner.long_lived else CrewStatus.STOPPED,
         active=web.owner.long_lived,
@@ -91,11 +120,12 @@ async def status(web: Backend) -> Coordinator:
             if (count := sum(worker.status == state for worker in found.workers))
         },
         claims={"active": len(claims) - expired, "expired": expired},
-        pending_tasks=_count(found, {TaskStatus.PENDING, TaskStatus.ABORTED}),
-        running_tasks=_count(found, HELD),
-        healthy_agents=len(fit),
-        stale_agents=len(stale),
+        **asdict(stats),
         problem=problem_of(web),
+        instance_id=f"coord-{web.owner.term}-{os.getpid()}",
+        workspaces=tuple(one.name for one in await known_workspaces(web, request)),
+        last_heartbeat=None if looked_ms is None else moment_text(looked_ms),
+        stats=stats,
     )
 
 
@@ -148,6 +178,14 @@ def _count(found: StatusView, wanted: frozenset[TaskStatus] | set[TaskStatus]) -
 @routes.post("/api/v1/coordinator/reconcile")
 async def reconcile(web: Backend) -> Reconciled:
     """Looks for what disagrees with the facts, and mends it."""
+    return await web.owner.reconcile()
+
+
+@routes.post("/api/v1/coordinator/recover")
+async def recover(web: Backend, request: Request, body: RecoverBody) -> Reconciled:
+    """The same for a workspace or for all, which are looked through together."""
+    if body.workspace_id is not None:
+        await workspace_meant(web, request, str(body.workspace_id))
     return await web.owner.reconcile()
 
 

@@ -187,10 +187,31 @@ def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[An
         raise TooLarge("the request has more bytes than are taken here; nothing was changed")
     if b"\\u0000" in data and _ESCAPED_NUL.search(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
+    if too_deep(data):
+        raise TooLarge(
+            f"the request is nested deeper than {DEPTH_MAX} levels; nothing was changed", "flatten it"
+        )
     try:
         return decoder.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_body(error) from error
+
+
+DEPTH_MAX = 64
+"""Lists and objects within each other.  What is shown again is nested deeper still, and has to be written."""
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - {*b"[]{}"})
+
+
+def too_deep(data: bytes | bytearray) -> bool:
+    if data.count(b"[") + data.count(b"{") <= DEPTH_MAX:
+        return False
+    left = _TEXT.sub(b"", data).translate(None, _NO_BRACKETS)
+    for _ in range(DEPTH_MAX):
+        inner, left = left, left.replace(b"[]", b"").replace(b"{}", b"")
+        if len(left) == len(inner):
+            return False  # what is left is no JSON, which its decoder says better
+    return bool(left)
 
 
 def invalid_body(error: Exception) -> BadInput:

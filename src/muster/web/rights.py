@@ -39,6 +39,8 @@ def right_for(method: str, parts: Sequence[str]) -> Right:
         return Right.READ
     if resource == "agents" and (method == "PUT" or parts[-1] in {"heartbeat", "claim"}):
         return Right.WORK  # to serve one is to claim
+    if resource == "agents" and parts[4:5] == ["tasks"]:
+        return Right.WORK
     return _CHANGES.get(resource, Right.STORE)
 
 

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, NamedTuple
 
 from msgspec import Meta, Struct, defstruct
 from msgspec.structs import fields
 
 from muster.model.errors import BadInput
+from muster.model.states import TaskStatus
 
 
 class Word(NamedTuple):
@@ -25,6 +27,34 @@ WORDS = {
     "retryBackoffSeconds": Word("retryBackoffS"),
     "estimatedDurationMinutes": Word("estimatedS", 60),
 }
+
+
+STATUS_WORDS: dict[str, tuple[TaskStatus, ...]] = {
+    "QUEUED": (TaskStatus.PENDING,),
+    "WAITING": (TaskStatus.PENDING, TaskStatus.ABORTED),
+    "CLAIMED": (TaskStatus.ASSIGNED,),
+    "IN_PROGRESS": (TaskStatus.ASSIGNED, TaskStatus.RUNNING),
+    "STALLED": (TaskStatus.ABORTED,),
+    "RETRYING": (TaskStatus.ABORTED,),
+    "DONE": (TaskStatus.COMPLETED,),
+    "SUCCEEDED": (TaskStatus.COMPLETED,),
+    "DEAD": (TaskStatus.FAILED,),
+    "DEAD-LETTER": (TaskStatus.FAILED,),
+    "CANCELED": (TaskStatus.CANCELLED,),
+}
+"""What other programs call our statuses."""
+
+
+def statuses_of(words: Iterable[str]) -> tuple[TaskStatus, ...]:
+    """Raises BadInput."""
+    found: list[TaskStatus] = []
+    for word in words:
+        name = word.upper()
+        if name not in STATUS_WORDS and name not in set(TaskStatus):
+            known = ", ".join([*TaskStatus, *STATUS_WORDS]).lower()
+            raise BadInput(f"{word[:40]!r} is no status of a task", f"one of {known}")
+        found += STATUS_WORDS.get(name) or (TaskStatus(name),)
+    return tuple(dict.fromkeys(found))
 
 
 def in_our_words(body: dict[str, Any]) -> dict[str, Any]:

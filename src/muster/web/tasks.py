@@ -17,7 +17,7 @@ from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput, NotFound
 from muster.model.kinds import NAME_CHARS_MAX
-from muster.model.states import FINAL, TaskStatus
+from muster.model.states import FINAL
 from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
 from muster.web.audit import levels_from
@@ -38,7 +38,7 @@ from muster.web.http import (
     json_text,
 )
 from muster.web.routes import IF_MATCH, Routes
-from muster.web.task_words import in_our_words, with_all_words
+from muster.web.task_words import in_our_words, statuses_of, with_all_words
 
 S = TypeVar("S", bound=Struct)
 routes = Routes()
@@ -152,14 +152,10 @@ class LogPage(Struct, frozen=True, kw_only=True, rename="camel"):
 @routes.get(_TASKS, answer=list[TaskView])
 async def tasks(web: Backend, request: Request, query: TasksQuery) -> Reply:
     """Tasks in the order of their ids.  Where there may be more, a `Link` header leads to the next page."""
-    try:
-        statuses = tuple(TaskStatus(name.upper()) for name in query.status)
-    except ValueError as error:
-        raise BadInput(str(error), f"one of {', '.join(TaskStatus).lower()}") from None
     found = await web.queries.tasks(
         TaskFilter(
             plan=query.plan,
-            statuses=statuses,
+            statuses=statuses_of(query.status),
             ids=query.id,
             tags=(*query.tags, *query.tag),
             metadata=_pairs(query.metadata),
