@@ -33,6 +33,7 @@ def ask(cli: Cli, far: FarOwner) -> Callable[..., Ran]:
 
 ASKED: tuple[tuple[str, int], ...] = (
     ("status", 0),
+    ("doctor", 0),
     ("plan list", 0),
     ("plan show billing", 0),
     ("plan graph billing", 0),
@@ -131,7 +132,6 @@ OF_NO_SERVER = (
     *(
         "init",
         "demo",
-        "doctor",
         "login",
         "logout",
         "context list",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import json
 import shutil
@@ -17,6 +18,8 @@ import pytest
 from cli_owner import Cli, Owner
 from far_servers import SECRET, FarOwner, far_owner
 
+from muster.client.async_http import AsyncConnections
+from muster.client.http import ClientRequest
 from muster.model import commands as c
 from muster.model.access import Role
 
@@ -135,6 +138,8 @@ def test_why_a_server_does_not_answer_is_told(cli: Cli, far: FarOwner, config: P
     with page("application/json", b"{}", 404) as url:
         code, text = cli("login", url, stdin=b"x")[::2]
     assert (code, config.exists()) == (1, False)
+    ran = cli("api", "GET", "/api/v1/newer", env={"MUSTER_SERVER": far.url, "MUSTER_TOKEN": SECRET})
+    assert ran.code == 3 and "a muster that is newer than its server" in ran.err
     config.parent.mkdir(parents=True)
     config.write_text("{")
     config.chmod(0o600)
@@ -144,21 +149,41 @@ def test_why_a_server_does_not_answer_is_told(cli: Cli, far: FarOwner, config: P
     assert ran.code == 4 and f"chmod 600 {config}" in ran.err
 
 
+def test_an_answer_may_come_in_the_chunks_of_a_proxy(cli: Cli, root: Path, config: Path) -> None:
+    chunks = b'3;x=y\r\n[{"\r\n6\r\na": 1}\r\n1\r\n]\r\n0\r\n\r\n'
+    with page("application/json", chunks, chunked=True) as url:
+        assert json.loads(cli("api", "GET", "/x", "--server", url).out) == [{"a": 1}]
+        asked = ClientRequest("GET", "/x")
+        connections = AsyncConnections(url)
+
+        async def twice() -> list[tuple[int, bytes]]:
+            answers = [await connections.request(asked), await connections.request(asked)]
+            await connections.close()
+            return answers
+
+        assert asyncio.run(twice()) == [(200, b'[{"a": 1}]')] * 2
+
+
 @contextmanager
-def page(kind: str, data: bytes, status: int = 200) -> Iterator[str]:
+def page(kind: str, data: bytes, status: int = 200, *, chunked: bool = False) -> Iterator[str]:
     """What is no server of ours."""
 
     class Page(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(data)))
+            if chunked:
+                self.send_header("Transfer-Encoding", "chunked")
+            else:
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
 
         def log_message(self, *_: object) -> None: ...
 
-    with http.server.HTTPServer(("127.0.0.1", 0), Page) as server:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"

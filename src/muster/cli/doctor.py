@@ -9,14 +9,17 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from muster.app.settings import KINDS, load_with_origins
-from muster.cli.context import project_of
+from muster.cli.context import project_of, server_of
 from muster.cli.fields import add_fields, print_rows
+from muster.cli.login import whoami
 from muster.cli.output import Screen, clean
 from muster.client.http import ClientRequest, Connection, answers
+from muster.config.contexts import KnownServer
 from muster.config.layers import Layers
 from muster.config.project import FILE_NAME, Project
 from muster.config.settings import AgentConfig, Config
@@ -75,6 +78,9 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _python()
     yield _guarded("SQLite", _sqlite)
     yield _git()
+    if (server := server_of(args)) is not None:
+        yield _guarded("server", partial(_server, server))
+        return
     try:
         project = project_of(args)
     except MusterError as error:
@@ -101,6 +107,11 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     if config.writers:
         yield _guarded("trees", lambda: _trees(config, project))
     yield from _branches(config, project)
+
+
+def _server(server: KnownServer) -> Check:
+    who = whoami(server)
+    return Check("server", True, f"{server.url} ({server.named}) knows you as {who['actor']}, {who['role']}")
 
 
 def _configuration(layers: Layers) -> Iterator[Check]:

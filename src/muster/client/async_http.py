@@ -6,7 +6,17 @@ import asyncio
 import contextlib
 import os
 
-from muster.client.http import CONNECT_S, ClientRequest, Lost, address, nobody_at, url_of, usual_headers
+from muster.client.http import (
+    CONNECT_S,
+    STREAM,
+    ClientRequest,
+    Lost,
+    address,
+    chunk_size,
+    nobody_at,
+    url_of,
+    usual_headers,
+)
 from muster.client.remote import refused_tls, tls_of
 from muster.model.errors import OwnerUnavailable
 
@@ -87,10 +97,23 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
         head = await reader.readuntil(b"\r\n\r\n")
         status_line, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        data = await reader.readexactly(int(headers.get("content-length", "0")))
+        if "transfer-encoding" in headers and not headers.get("content-type", "").startswith(STREAM):
+            data = await _joined(reader)
+        else:
+            data = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise Lost("the owner closed the connection") from error
     return int(status_line.split(" ", 2)[1]), data, headers.get("connection", "").lower() != "close"
+
+
+async def _joined(reader: asyncio.StreamReader) -> bytes:
+    """As in `client.http`."""
+    parts = []
+    while size := chunk_size((await reader.readuntil(b"\r\n")).strip()):
+        parts.append(await reader.readexactly(size))
+        await reader.readexactly(2)
+    await reader.readexactly(2)
+    return b"".join(parts)
 
 
 async def _close(streams: _Streams) -> None:

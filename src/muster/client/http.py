@@ -25,6 +25,7 @@ REPLY_S = 30.0
 PROBE_S = 2.0
 _HEAD_BYTES_MAX = 64 << 10
 _BEGIN = b"HTTP/1."
+STREAM = "text/event-stream"
 _SOCKET_PATH_MAX = 100
 """A unix socket's address holds 108 bytes on Linux, 104 on macOS."""
 
@@ -155,11 +156,14 @@ class Connection:
         }
         if self._url is not None:
             _refuse_others(status_line, headers)
-        if "transfer-encoding" in headers:
+        in_chunks = "transfer-encoding" in headers
+        if in_chunks and headers.get("content-type", "").startswith(STREAM):
             self.close()
             raise BadInput(
                 "the answer goes on and on", f"curl -N --unix-socket {self._path} http://muster/..."
             )
+        if in_chunks:
+            rest, headers["content-length"] = _joined(source, rest), "0"
         missing = int(headers.get("content-length", "0")) - len(rest)
         parts = [rest]
         while missing > 0:
@@ -171,6 +175,37 @@ class Connection:
         if headers.get("connection", "").lower() == "close":
             self.close()
         return int(status_line.split(" ", 2)[1]), b"".join(parts)
+
+
+def _joined(source: _socket.socket, data: bytes) -> bytes:
+    """A body in chunks, as proxies make them; `data` is its beginning.  Raises Lost."""
+
+    def more() -> bytes:
+        part = source.recv(1 << 16)
+        if not part:
+            raise Lost("the answer was cut")
+        return part
+
+    parts: list[bytes] = []
+    while True:
+        while b"\r\n" not in data:
+            data += more()
+        line, _, data = data.partition(b"\r\n")
+        size = chunk_size(line)
+        while len(data) < size + 2:
+            data += more()
+        if not size:
+            return b"".join(parts)
+        parts.append(data[:size])
+        data = data[size + 2 :]
+
+
+def chunk_size(line: bytes) -> int:
+    """Raises Lost."""
+    try:
+        return int(line.partition(b";")[0], 16)
+    except ValueError:
+        raise Lost("what it answers is not HTTP") from None
 
 
 def _refuse_others(status_line: str, headers: Mapping[str, str]) -> None:

@@ -315,7 +315,10 @@ class Application:
         try:
             found = _walk(self._root, request.parts, 0)
             if found is None:
-                raise NotFound(f"there is nothing at {request.path[:200]}", "muster --help")
+                raise NotFound(
+                    f"there is nothing at {request.path[:200]}",
+                    "a muster that is newer than its server asks for what it lacks: muster api GET /api/v1/owner",
+                )
             node, values = found
             route = node.routes.get(request.method)
             if route is None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from muster.hosts.plain_files import replace_plain
 from muster.model.answers import ClaimedJob
-from muster.model.errors import BadInput, CallerError, Unavailable
+from muster.model.errors import BadInput, CallerError, NotAllowed, Unavailable
 from muster.model.far_git import (
     HAVES_MAX,
     PART_BYTES_MAX,
@@ -205,7 +205,7 @@ class Upstream:
                     break
 
     def _settle(self, path: Path) -> bool:
-        """False where another thread or worker of this host is at it.  Raises Unavailable."""
+        """False where another thread or worker of this host is at it, or we may not.  Raises Unavailable."""
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,6 +214,9 @@ class Upstream:
             left = msgspec.json.decode(file.read(), type=LeftWork)
             try:
                 self.send(left, lambda call: call())
+            except NotAllowed as error:  # by another token, perhaps
+                log.warning("the work of attempt %s is not sent yet: %s", left.name, error)
+                return False
             except CallerError as error:
                 log.warning("the work of attempt %s stays on this host: %s", left.name, error)
                 path.replace(path.with_suffix(".refused"))
