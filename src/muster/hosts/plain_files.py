@@ -51,12 +51,16 @@ def replace_plain(path: Path, data: bytes, *, lasting: bool = False) -> None:
     draft.unlink(missing_ok=True)
     # A new one each time: what lies there may lead elsewhere.
     fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(data)
-        if lasting:
-            file.flush()
-            os.fsync(fd)
-    draft.replace(path)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            if lasting:
+                file.flush()
+                os.fsync(fd)
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)  # a part of what may be secret
+        raise
     if lasting:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

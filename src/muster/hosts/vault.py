@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import errno
 import hashlib
 import re
 import secrets
@@ -15,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from muster.hosts.plain_files import replace_plain
-from muster.model.errors import StoreRefused
+from muster.model.errors import StoreFull, StoreRefused, Unavailable
 
 KEY_BYTES = 32
 _NONCE_BYTES = 24
@@ -61,8 +62,18 @@ class KeyVault:
         self._keep(self._keys()[:1])
 
     def _keep(self, keys: Sequence[bytes]) -> Sequence[bytes]:
-        """The whole file at once: whenever this is killed, there is the old one or the new one."""
-        replace_plain(self._key_file, "".join(f"{key.hex()}\n" for key in keys).encode(), lasting=True)
+        """The whole file at once: whenever this is killed, there is the old one or the new one.
+
+        Raises StoreFull, Unavailable.
+        """
+        try:
+            replace_plain(self._key_file, "".join(f"{key.hex()}\n" for key in keys).encode(), lasting=True)
+        except OSError as error:
+            full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+            why = "the disk is full" if full else error.strerror
+            raise (StoreFull if full else Unavailable)(
+                f"{self._key_file} cannot be written, {why}; it stays as it was", "mend that, and do it again"
+            ) from error
         return keys
 
     def _keys(self, *, make: bool = False) -> Sequence[bytes]:
@@ -70,6 +81,10 @@ class KeyVault:
             lines = self._key_file.read_text("ascii", errors="replace").split()
         except FileNotFoundError:
             return self._keep([secrets.token_bytes(KEY_BYTES)]) if make else ()
+        except OSError as error:
+            raise StoreRefused(
+                f"{self._key_file} cannot be read: {error.strerror}", "restore it from a backup"
+            ) from error
         if not lines or not all(map(_LINE.fullmatch, lines)):
             raise StoreRefused(
                 f"{self._key_file} holds no key; nothing was changed", "restore it from a backup"

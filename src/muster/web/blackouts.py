@@ -11,20 +11,22 @@ from muster.model.errors import StoreRefused
 from muster.model.secrets import secret_purpose
 from muster.web.backend import Backend
 
-Sealed = tuple[tuple[str, str], ...]
-"""By name."""
-
 
 async def blackout_of(web: Backend) -> Blackout:
     """Of all that are set now, whoever was given them."""
-    sealed = await web.reads.sealed_secrets()
-    return _opened(web.owner.vault.unseal, web.workspace_id, tuple(sealed.items()))
+    values = []
+    for name, sealed in (await web.reads.sealed_secrets()).items():
+        with contextlib.suppress(StoreRefused):  # nobody is given what cannot be opened
+            values.append(_value(web.owner.vault.unseal, sealed, secret_purpose(web.workspace_id, name)))
+    return _made(tuple(values))
+
+
+@functools.lru_cache(maxsize=1000)
+def _value(unseal: Callable[[str, str], str], sealed: str, purpose: str) -> str:
+    """Raises StoreRefused, which is not kept: the key may come back."""
+    return unseal(sealed, purpose)
 
 
 @functools.lru_cache(maxsize=64)
-def _opened(unseal: Callable[[str, str], str], workspace_id: int, sealed: Sealed) -> Blackout:
-    values = []
-    for name, text in sealed:
-        with contextlib.suppress(StoreRefused):  # nobody was given what cannot be opened
-            values.append(unseal(text, secret_purpose(workspace_id, name)))
+def _made(values: tuple[str, ...]) -> Blackout:
     return Blackout(values)
