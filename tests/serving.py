@@ -15,6 +15,7 @@ from muster.engine.cycles import Cycles
 from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
+from muster.hosts.attempt_folders import attempt_folder, kept_artifact
 from muster.hosts.local_host import LocalHost
 from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
@@ -61,6 +62,9 @@ class ServedOwner:
         report = await asyncio.to_thread(back_up, self._path, target, force=force)
         self.backups += 1
         return BackedUp(path=str(target), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
+
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
+        return kept_artifact(attempt_folder(self._path.parent / "attempts", task_id, epoch), name)
 
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         return await Auditor(self._store.reads, SIGNER, list, workspace_id).verify()

@@ -39,7 +39,7 @@ from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.webhook_sender import WebhookSender
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
-from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.attempt_folders import LocalFolders, attempt_folder, kept_artifact
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
@@ -231,6 +231,10 @@ class Owner:
         """Why nothing is written any more."""
         halt = self.store.halted
         return halt.error(self._project.store) if halt is not None else None
+
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
+        folder = attempt_folder(self._project.attempts_dir, task_id, epoch)
+        return await asyncio.to_thread(kept_artifact, folder, name)
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         """In a thread: everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""

@@ -46,6 +46,9 @@ class GuestOwner:
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._owner.lineage(pid)
 
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
+        return await self._owner.artifact(task_id, epoch, name)
+
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         return await self._owner.verify_audit(workspace_id)
 

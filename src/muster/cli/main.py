@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "config": ("muster.cli.config", "show settings and their origin, import those of other orchestrators"),
     "attempt": ("muster.cli.attempt", "the runs of a task, and what each has changed"),
+    "artifact": ("muster.cli.artifact", "what a task's attempts have made: list it, read it"),
     "worktree": ("muster.cli.worktree", "list or clear working trees of ended tasks"),
     "why": ("muster.cli.why", "why a task is in its state, with the evidence"),
     "agent": ("muster.cli.agent", "list, show and test the agents of this project"),

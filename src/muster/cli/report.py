@@ -180,7 +180,14 @@ def _before(end: str, data: bytes) -> bytes:
 
 def _artifact(args: argparse.Namespace) -> dict[str, Any]:
     folder = os.environ.get("MUSTER_WORKDIR") or os.getcwd()
-    return reports.artifact(args.name, args.location, folder, note)
+    told = reports.artifact(args.name, args.location, folder, note)
+    if (result := os.environ.get("MUSTER_RESULT")) and "://" not in args.location:
+        from pathlib import Path
+
+        from muster.hosts.attempt_folders import keep_artifact
+
+        keep_artifact(Path(result).parent, told["name"], Path(folder) / args.location)
+    return told
 
 
 def result_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -73,6 +73,15 @@ class Api:
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
         return self._call("POST", path, content, self._reply_s + wait_s)
 
+    def fetch(self, path: str) -> bytes:
+        """What is no JSON."""
+        status, data = self._transport.request(
+            ClientRequest("GET", path, b"", self._headers, reply_s=self._reply_s)
+        )
+        if status >= 400:
+            raise error_of(status, data)
+        return data
+
     def call(self, method: str, path: str, content: Any) -> Any:
         """Any request; None where the answer is empty."""
         return self._call(method, path, content, self._reply_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,6 +11,40 @@ from itertools import islice
 from pathlib import Path
 
 from muster.hosts.log_file import LogFile
+from muster.hosts.plain_files import read_plain, replace_plain
+
+ARTIFACTS = "artifacts"
+ARTIFACT_BYTES_MAX = 16 << 20
+
+
+def attempt_folder(root: Path, task_id: int, epoch: int) -> Path:
+    return root / str(task_id) / str(epoch)
+
+
+def keep_artifact(folder: Path, name: str, source: Path) -> bool:
+    """A copy of an ordinary file as it is now, beside the attempt's output; False for none, or a long one."""
+    try:
+        data = read_plain(source, ARTIFACT_BYTES_MAX + 1)
+    except OSError:
+        return False
+    if len(data) > ARTIFACT_BYTES_MAX:
+        return False
+    path = _artifact_path(folder, name)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    replace_plain(path, data)
+    return True
+
+
+def kept_artifact(folder: Path, name: str) -> bytes | None:
+    try:
+        return read_plain(_artifact_path(folder, name), ARTIFACT_BYTES_MAX)
+    except OSError:
+        return None
+
+
+def _artifact_path(folder: Path, name: str) -> Path:
+    """Whatever it is called, in this folder."""
+    return folder / ARTIFACTS / hashlib.sha256(name.encode()).hexdigest()
 
 
 class LocalFolders:

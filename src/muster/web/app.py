@@ -12,6 +12,7 @@ RESOURCES = (
     *(
         "access",
         "agents",
+        "artifacts",
         "attempts",
         "audit",
         "budgets",

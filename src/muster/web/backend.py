@@ -65,6 +65,9 @@ class OwnerActions(Protocol):
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         """To that file, over another one if so said."""
 
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
+        """What is kept on this host of what an attempt has made; None: nothing."""
+
     async def verify_audit(self, workspace_id: int) -> AuditReport: ...
 
     async def reconcile(self) -> Reconciled: ...

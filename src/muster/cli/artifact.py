@@ -1,0 +1,65 @@
+"""`muster artifact`: what the attempts of a task have made."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from muster.cli.context import connect
+from muster.cli.fields import add_fields, names_of, print_rows
+from muster.cli.output import Screen, clean, note, ref_of
+from muster.cli.task_actions import one
+from muster.client.api import quoted, task_path
+from muster.model.errors import NotFound
+from muster.model.json_value import Json
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", act=_list, help="what the attempts of a task have made")
+    getting = verbs.add_parser("get", act=_get, help="write what one holds to stdout, or to a file")
+    for verb in (listing, getting):
+        verb.add_argument("ref", metavar="REF")
+    getting.add_argument("name", metavar="NAME", help="of the newest attempt that has made one of this name")
+    getting.add_argument("-o", "--output", metavar="FILE", help="where to write it, instead of stdout")
+    add_fields(listing)
+
+
+_CELLS: Mapping[str, Callable[[Json], object]] = {
+    "NAME": lambda made: clean(made["name"]),
+    "ATTEMPT": lambda made: made["epoch"],
+    "BYTES": lambda made: "not here" if made["bytes"] is None else made["bytes"],
+    "LOCATION": lambda made: clean(made["location"]),
+}
+
+
+def _list(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        task = one(context, args.ref)
+        made = context.api.get(task_path(task["id"], "artifacts"))
+
+    def show(screen: Screen) -> None:
+        screen.table(made, _CELLS, give="LOCATION", look=lambda _: "ready", empty="it has made nothing yet")
+
+    print_rows(args, made, show, names=lambda: names_of("ArtifactView"))
+    return 0
+
+
+def _get(args: argparse.Namespace) -> int:
+    with connect(args) as context:
+        task = one(context, args.ref)
+        made = context.api.get(task_path(task["id"], "artifacts"))
+        epochs = [row["epoch"] for row in made if row["name"] == args.name]
+        if not epochs:
+            raise NotFound(
+                f"{ref_of(task)} has no artifact {args.name!r}", f"muster artifact list {args.ref}"
+            )
+        data = context.api.fetch(task_path(task["id"], f"artifacts/{epochs[-1]}/{quoted(args.name)}/content"))
+    if args.output is not None:
+        Path(args.output).write_bytes(data)
+        note(f"{len(data)} bytes written to {args.output}")
+    else:
+        sys.stdout.buffer.write(data)
+    return 0
