@@ -89,6 +89,8 @@ ASKED: tuple[tuple[str, int], ...] = (
     ("orchestrator status", 0),
     ("workspace list", 0),
     ("workspace create acme", 0),
+    ("member list --workspace default", 0),
+    ("member list --workspace acme", 4),
     ("member set bob --role VIEWER", 0),
     ("member list", 0),
     ("member remove bob", 0),

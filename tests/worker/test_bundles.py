@@ -17,6 +17,9 @@ from muster.model.errors import BadInput, IllegalMove, NotFound
 from muster.model.far_git import GitFetch, GitPublish, GitSend
 from muster.worker.bundles import bundle, unbundle
 from muster.worker.git import Repository, find_repository
+from muster.worker.upstream import Upstream
+from muster.worker.worktree import Worktree
+from muster.worker.worktree_cleaner import LocalTrees
 
 PART = 1000
 
@@ -168,3 +171,23 @@ def test_what_is_asked_for_comes_in_parts_and_only_what_is_missing(
     assert (again.bundle, again.size) == ("", 0)
     with pytest.raises(NotFound):
         now(desk.part("p", "a", GitFetch(task_id=7, bundle="0" * 64)))
+
+
+def test_a_tree_goes_once_it_is_old_and_the_server_has_its_work(there: Path, tmp_path: Path) -> None:
+    owed, trees = tmp_path / "owed", tmp_path / "trees"
+    nobody: Any = None  # nothing is asked of the server
+    upstream = Upstream(nobody, there, owed, trees, lease_s=60)
+    tree = Worktree(upstream.repository, trees / "7", "p", "a", 1)
+    put_away = LocalTrees(upstream.repository, trees, lambda *_: []).put_away
+    tree.prepare()
+    (tree.path / "made").write_text("by an agent")
+    upstream.clear(3600, put_away)
+    assert (tree.path / "made").exists(), "it is not old"
+    owed.mkdir()
+    (owed / "7-1").touch()
+    upstream.clear(0, put_away)
+    assert (tree.path / "made").exists(), "the server has yet to be sent its work"
+    (owed / "7-1").unlink()
+    upstream.clear(0, put_away)
+    assert not tree.path.exists()
+    assert git(there, "show", f"{tree.kept}:made") == "by an agent"

@@ -25,8 +25,9 @@ import msgspec
 
 from muster.hosts.trace import tracer
 from muster.model import commands as c
+from muster.model.access import Caller
 from muster.model.answers import Moved
-from muster.model.errors import CallerError, MusterError, NotFound
+from muster.model.errors import CallerError, Forbidden, MusterError, NotFound
 from muster.web.backend import Backend
 from muster.web.http import (
     Reply,
@@ -277,16 +278,27 @@ class Application:
     async def _backend_for(self, request: Request) -> Backend:
         """That of the workspace which is asked.  Raises Forbidden, and NotFound for one that is not there."""
         who = request.identity
+        name = request.header(WORKSPACE) if request.headers else ""
         if who is not None:
             refuse(who, request.method, request.parts)
+            if name:
+                await self._refuse_other(who, name)
             return self._backend.of(who.workspace_id)
-        name = request.header(WORKSPACE) if request.headers else ""
         if not name:
             return self._backend
         for workspace in await self._backend.reads.workspaces():
             if workspace.name == name:
                 return self._backend.of(workspace.id)
         raise NotFound(f"there is no workspace {name[:100]!r}", "muster workspace list")
+
+    async def _refuse_other(self, who: Caller, name: str) -> None:
+        """Raises Forbidden where that is not the token's own workspace."""
+        own = next(one.name for one in await self._backend.reads.workspaces() if one.id == who.workspace_id)
+        if own != name:
+            raise Forbidden(
+                f"your token is of workspace {own}, not of {name[:100]!r}; nothing was changed",
+                "use a token of that one: muster login URL, muster --context NAME",
+            )
 
     def prepare(self) -> None:
         """For an owner with threads: msgspec 0.22 crashes where two of them are the first to use one type."""
