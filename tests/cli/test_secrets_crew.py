@@ -62,6 +62,7 @@ PLAN = """\
   ```
 - [ ] Say that it has failed with it {#say agent=leaky retries=0}
   ```sh
+  python3 ask.py >> $MUSTER_ROOT/refused
   muster report fail --kind invalid "cannot with $CANARY"
   ```
 - [ ] Talk about it {#talk agent=talker}
@@ -83,6 +84,15 @@ say(type="assistant", session_id=sys.argv[-1], message={{"content": [used]}})
 while not (root / "go").exists(): time.sleep(0.05)
 say(type="result", subtype="success", is_error=False, num_turns=1, session_id=sys.argv[-1],
     result="It is " + os.environ["CANARY"], permission_denials=[], total_cost_usd=0, modelUsage={{}})
+"""
+ASKER = """\
+import json, os, socket
+body = dict(taskId=int(os.environ["MUSTER_TASK_ID"]), epoch=int(os.environ["MUSTER_EPOCH"]))
+body = json.dumps(dict(body, proof=os.environ["MUSTER_TOKEN"].partition(".")[2], names=["CANARY"]))
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect(os.environ["MUSTER_SOCKET"])
+    line.sendall(f"POST /worker/v1/secrets HTTP/1.1\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
+    print(line.recv(65536).decode())
 """
 ENDS = {"print": "COMPLETED", "fail": "FAILED", "say": "FAILED", "talk": "COMPLETED", "ask": "PAUSED"}
 ASKED = (
@@ -110,7 +120,8 @@ def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
     )
     (project / "talker").write_text(TALKER.format(python=sys.executable))
     (project / "talker").chmod(0o755)
-    commit_first(project, "talker")
+    (project / "ask.py").write_text(ASKER)
+    commit_first(project, "talker", "ask.py")
     webhook = str(json.loads(muster(project, "webhook", "add", hook.url, "--json").stdout)["id"])
     assert muster(project, "plan", "add", "plan.md", "--order", "free").returncode == 0
     with started(project, "up", "--workers", "2") as crew:
@@ -123,6 +134,7 @@ def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
         (project / "go").touch()
         until(lambda: [_status(project, ref) for ref in ENDS] == list(ENDS.values()), "they have ended")
         until(lambda: _told(hook).count("task.needs_person") == 3, "all is told")
+        assert "secrets are for its worker" in (project / "refused").read_text()
         _look_for_it(project)
         answers = [muster(project, *words).stdout for words in (*ASKED, ("webhook", "messages", webhook))]
         assert muster(project, "down").returncode == 0

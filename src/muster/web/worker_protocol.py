@@ -15,7 +15,7 @@ from muster.model.answers import (
     SealedSecrets,
     SecretsGiven,
 )
-from muster.model.errors import StoreRefused
+from muster.model.errors import NotAllowed, StoreRefused
 from muster.model.place import PlanPlace
 from muster.model.secrets import key_lost, not_set, secret_purpose
 from muster.model.states import CrewStatus
@@ -23,6 +23,7 @@ from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, orders_for
 from muster.web.backend import Backend
 from muster.web.http import Query, Request, WaitSeconds
+from muster.web.identity import asker
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -49,8 +50,10 @@ async def place(web: Backend, task_id: int) -> PlanPlace:
 
 
 @routes.post("/worker/v1/secrets")
-async def give_secrets(web: Backend, body: c.AskSecrets) -> SecretsGiven:
-    """To who holds this lease, for the process of its agent alone."""
+async def give_secrets(web: Backend, request: Request, body: c.AskSecrets) -> SecretsGiven:
+    """To who holds this lease, for the process of its agent alone, which gets no other ones by asking itself."""
+    if actor := await asker(web, request):
+        raise NotAllowed(f"secrets are for its worker to ask for, not for {actor}; nothing was told")
     found = await web.engine.execute(body)
     assert isinstance(found, SealedSecrets)
     values, missing = {}, {name: not_set(name) for name in body.names if name not in found.sealed}
