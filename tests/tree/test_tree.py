@@ -14,7 +14,7 @@ import tree_files
 import tree_imports
 import tree_promises
 
-from muster.web.app import RESOURCES
+from muster.web.app import RESOURCES, declared
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "muster"
@@ -153,6 +153,12 @@ def test_a_rig_says_what_its_options_are(rig: str) -> None:
             if "  " not in option
         ]
     )
+
+
+def test_each_path_has_one_route() -> None:
+    """Two branches that are merged may have brought it both, and no owner would start."""
+    found = Counter((method, re.sub(r"{.*?}", "{}", "/".join(route.parts))) for method, route in declared())
+    say([f"{method} {path} has {n} routes: keep one" for (method, path), n in found.items() if n > 1])
 
 
 def test_every_sql_file_is_used() -> None:

@@ -33,7 +33,6 @@ MAY: dict[Right, tuple[str, ...]] = {
         *(
             "GET /api/v1/coordinator/logs",
             "GET /api/v1/coordinator/runs",
-            f"GET {TASK}/artifacts",
             f"GET {TASK}/artifacts/{{epoch}}/{{name}}/content",
             "GET /api/v1/coordinator/status",
             "GET /api/v1/docs",

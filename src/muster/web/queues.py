@@ -29,14 +29,6 @@ class QueueQuery(Query, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 500
 
 
-class ArtifactNamed(Struct, frozen=True, kw_only=True, rename="camel"):
-    name: str
-    location: str
-    epoch: int
-    """Of the attempt that has named it."""
-    created_at_ms: int
-
-
 class SavedState(Struct, frozen=True, kw_only=True, rename="camel"):
     """What the next attempt starts from."""
 
@@ -74,16 +66,6 @@ async def attempts(web: Backend, task_id: int) -> Sequence[AttemptView]:
     """The oldest first."""
     await one_task(web, task_id)
     return await web.reads.attempts(task_id)
-
-
-@routes.get(f"{_TASK}/artifacts")
-async def artifacts(web: Backend, task_id: int) -> list[ArtifactNamed]:
-    """What its attempts have made and named, and where each is: a path on the worker's host, or an address."""
-    await one_task(web, task_id)
-    return [
-        ArtifactNamed(name=one.name, location=one.location, epoch=one.epoch, created_at_ms=one.created_at_ms)
-        for one in await web.reads.artifacts(task_id)
-    ]
 
 
 @routes.get(f"{_TASK}/checkpoint")
