@@ -63,6 +63,12 @@ def test_a_key_is_found_by_its_lines() -> None:
     assert all("*" * 16 in line for line in black.of(wrapped).splitlines()[:-1])
 
 
+def test_values_that_share_their_ends_are_gone_both() -> None:
+    black = Blackout(["abcdefgh1234", "1234567890ab"])
+    assert black.of("<abcdefgh1234567890ab>") == f"<{'*' * 20}>"
+    assert black.whole(b"abcdefgh1234567890ab 1234") == 21, "a third one may have begun"
+
+
 def test_in_every_text_of_a_command() -> None:
     black = Blackout([VALUE])
     log = c.AppendLog(task_id=1, epoch=1, stream="stdout", offset=0, data=f"<{VALUE}>".encode())

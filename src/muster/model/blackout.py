@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -28,18 +27,22 @@ class Blackout:
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value) if len(form) >= _FORM_BYTES_MIN}
         self._forms = sorted(forms, key=len, reverse=True)
-        self._pattern = re.compile(b"|".join(map(re.escape, self._forms))) if forms else None
         self.longest = len(self._forms[0]) if forms else 0
 
     def __bool__(self) -> bool:
-        return self._pattern is not None
+        return bool(self._forms)
 
     def data(self, data: bytes) -> bytes:
-        return self._pattern.sub(_stars, data) if self._pattern else data
+        if not (spans := self.spans(data)):
+            return data
+        black = bytearray(data)
+        for begin, end in spans:
+            black[begin:end] = b"*" * (end - begin)
+        return bytes(black)
 
     def of(self, thing: T) -> T:
         """The same with every text of it blacked out, however deep it stands."""
-        made: Any = self._of(thing) if self._pattern else thing
+        made: Any = self._of(thing) if self._forms else thing
         return made  # type: ignore[no-any-return]
 
     def _of(self, thing: Any) -> Any:
@@ -70,18 +73,24 @@ class Blackout:
                 at += 1
             if at >= 0:
                 begun = min(begun, at)
-        cut = next((found for found in self._found(data) if found.start() < begun < found.end()), None)
-        return begun if cut is None else cut.end()
+        return next((end for begin, end in self.spans(data) if begin < begun < end), begun)
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
-        return [found.span() for found in self._found(data)]
-
-    def _found(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        return self._pattern.finditer(data) if self._pattern else iter(())
-
-
-def _stars(found: re.Match[bytes]) -> bytes:
-    return b"*" * len(found[0])
+        """Where values stand, in order and without overlaps."""
+        found = []
+        # Each by itself: a pattern of some hundred words is tried word by word at every byte.
+        for form in self._forms:
+            at = data.find(form)
+            while at >= 0:
+                found.append((at, at + len(form)))
+                at = data.find(form, at + 1)
+        merged: list[tuple[int, int]] = []
+        for begin, end in sorted(found):
+            if merged and begin <= merged[-1][1]:
+                merged[-1] = merged[-1][0], max(end, merged[-1][1])
+            else:
+                merged.append((begin, end))
+        return merged
 
 
 def _forms(value: str) -> Iterator[bytes]:
