@@ -63,6 +63,8 @@ ASKED: tuple[tuple[str, int], ...] = (
     ("logs billing/tests", 0),
     ("attempt list billing/tests", 0),
     ("attempt show billing/tests", 0),
+    ("artifact list billing/tests", 0),
+    ("artifact get billing/tests none", 3),
     ("task retry billing/tests", 0),
     ("task skip billing/tests", 0),
     ("why billing/docs", 0),
