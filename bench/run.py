@@ -29,6 +29,7 @@ import enqueue
 import followers
 import growth
 import latency
+import many_workers
 import resources
 from setting import Setting, contention, progress
 from table import Row, head, line, load, noise
@@ -50,6 +51,7 @@ SECTIONS: dict[str, Section] = {
     "recovery": crew_faults.recovery,
     "lost": crew_faults.lost,
     "dag": dag.rows,
+    "workers": many_workers.rows,
 }
 
 
