@@ -88,6 +88,7 @@ def test_they_are_there_for_whatever_lists_or_shows():
         ("agent", "allowed"),
         ("plan", "sync"),
         ("webhook", "messages"),
+        ("artifact", "list"),
         ("context", "show"),  # asks a server
     }  # as `task add`; empty
     shows = {path for path in nodes if path[-1] in ("list", "show", "status", "next", "wait", "verify")}
