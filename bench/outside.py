@@ -174,7 +174,9 @@ class Site:
                 continue
             with suppress(OSError):
                 argv = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"-m" in argv and os.fsencode(self.root) in argv:
+                folder = os.fsencode(self.root)
+                forked = argv[0].startswith(b"muster: ") and argv[0].endswith(b" " + folder)
+                if forked or (b"-m" in argv and folder in argv):
                     found.append(int(entry.name))
         return [pid for pid in found if pid != os.getpid()]
 
