@@ -1,4 +1,4 @@
-"""What a dead worker leaves behind is killed by the supervisor at once, whatever it calls itself."""
+"""What a kill ends: all that a dead worker leaves behind, whatever it calls itself, and nobody elsewhere."""
 
 from __future__ import annotations
 
@@ -50,3 +50,29 @@ def test_the_leftovers_of_a_dead_worker_are_killed_when_it_is_noticed(tmp_path: 
     argv = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ran.stdout.splitlines()[-1:] == ["gone"], ran.stderr
+
+
+NOT_OURS = """
+import sys
+from pathlib import Path
+from muster.app import crew as module
+from muster.app.interrupts import Interrupts
+from muster.config.project import Project
+from muster.config.settings import Config
+
+module.KILL_S = 36000.0
+crew = module.SupervisedCrew(
+    Project(Path(sys.argv[1])), Config(), 0, say=print, actor="user:ann", interrupts=Interrupts()
+)
+assert crew.start()
+crew.api.call("PUT", "/api/v1/agents/dev-1", {"actor": "user:ann"})
+crew.kill()
+print([worker["hostname"] for worker in crew.api.get("/api/v1/workers")])
+crew.close()
+"""
+
+
+def test_killing_waits_for_no_agent_that_serves_itself(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", NOT_OURS, str(tmp_path)]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert ran.stdout.splitlines()[-1:] == ["['(by itself)']"], ran.stderr

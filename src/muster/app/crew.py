@@ -406,10 +406,12 @@ class SupervisedCrew:
             time.sleep(TICK_S / 10)
 
     def _living_workers(self) -> bool:
+        """Those of this machine: nobody here ends the others, nor agents that serve themselves."""
         try:
-            return bool(self.control.get("/api/v1/workers"))
+            workers = self.control.get("/api/v1/workers")
         except MusterError:
             return False
+        return any(worker["hostname"] == self._host.hostname for worker in workers)
 
     def close(self, grace_s: float = OWNER_END_S, *, how: str = _ENDS[DRAIN]) -> None:
         self.supervisor.kill_workers()  # those that had been given up
