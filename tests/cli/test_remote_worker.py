@@ -117,7 +117,7 @@ def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
     until(lambda: not served.far(), "it said goodbye")
 
 
-def test_without_the_right_to_serve_no_worker_starts_and_the_cause_is_told(
+def test_without_the_right_to_serve_no_worker_goes_on_and_the_cause_is_told(
     served: Served, elsewhere: Path
 ) -> None:
     reads = served.said("token", "create", "r", "--member", "ada", "--role", "VIEWER")
@@ -125,6 +125,15 @@ def test_without_the_right_to_serve_no_worker_starts_and_the_cause_is_told(
         with working(elsewhere, served, token) as process:
             assert process.wait(PATIENCE_S) == 1
             assert process.stderr is not None and cause in process.stderr.read()
+    token = served.said("token", "create", "gone", "--member", "ada", "--role", "ADMIN", "--scope", "serve")
+    with working(elsewhere, served, token) as process:
+        until(served.far, "the worker is known")
+        number = next(one["id"] for one in served.told("token", "list") if one["name"] == "gone")
+        served.said("token", "revoke", str(number))
+        served.said("task", "add", "late", "--plan", "p", "--agent", "far", "--prompt", "true")
+        assert process.wait(PATIENCE_S) == 1
+        said = process.stderr.read() if process.stderr is not None else ""
+    assert "ended with exit code 78: token gone was revoked" in said and "exit code 70" not in said
     (served.folder / "here").mkdir()
     done = muster(served.folder, "worker", "start", "--server", served.url, "--token", served.worker)
     assert done.returncode == 6 and "has a store of its own" in done.stderr

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer
-from muster.model.errors import Conflict, MusterError, StoreFault, Unavailable
+from muster.model.errors import Conflict, MusterError, NotAllowed, StoreFault, Unavailable
 from muster.ports.crew import Crew
 from muster.ports.runtime import Chance
 from muster.worker.lease_guard import LOOK_S, LeaseGuard, boot_s, margin_s
@@ -61,6 +61,8 @@ class Holder:
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
         self._declared_dead = False
+        self._not_allowed: NotAllowed | None = None
+        """Its token counts no more."""
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
         self._heard_s = time.monotonic()
@@ -94,7 +96,7 @@ class Holder:
         self._draining.set()
 
     def run(self) -> bool:
-        """Works until drained; False when the owner has declared this worker dead."""
+        """Works until drained; False when the owner has declared this worker dead.  Raises NotAllowed."""
         self._register()
         heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         heart.start()
@@ -110,6 +112,8 @@ class Holder:
         while self._busy():
             time.sleep(DRAIN_LOOK_S)
         self._finished.set()
+        if self._not_allowed is not None:
+            raise self._not_allowed
         # Decided before the goodbye: after it, a claim that is still held is told that the worker has ended.
         declared_dead = self._declared_dead
         if not declared_dead:
@@ -167,6 +171,9 @@ class Holder:
                 if claimed.drain:
                     self._draining.set()
                 claimed = self._run_jobs(claimed.jobs, claim) if claimed.jobs else None
+        except NotAllowed as error:
+            self._not_allowed = error
+            self._die()
         except BaseException:
             self._broken()
 
