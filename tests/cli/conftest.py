@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_owner import Cli, Owner, Ran
 
+from cli_owner import Cli, Owner, Ran
 from muster.cli.main import main
 
 

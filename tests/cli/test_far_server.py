@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cli_owner import Cli, Ran
-from far_servers import SECRET, FarOwner, far_owner
 
 import muster
+from cli_owner import Cli, Ran
+from far_servers import SECRET, FarOwner, far_owner
 from muster.cli.surface import surface
 from muster.model.errors import BadInput, NotAllowed
 

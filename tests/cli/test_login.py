@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from cli_owner import Cli, Owner
 from far_servers import SECRET, FarOwner, far_owner
-
 from muster.client.async_http import AsyncConnections
 from muster.client.http import ClientRequest
 from muster.model import commands as c

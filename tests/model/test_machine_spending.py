@@ -263,7 +263,7 @@ def test_the_last_word_counts() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        c.Declare(task_id=7, epoch=4, text="x" * (c.RESULT_BYTES_MAX + 1)),
+        c.Declare(task_id=7, epoch=4, text=" " * c.RESULT_BYTES_MAX + "1"),
         c.SaveCheckpoint(task_id=7, epoch=4, data=b"x" * (c.CHECKPOINT_BYTES_MAX + 1)),
         c.AppendLog(task_id=7, epoch=4, stream="stdout", offset=0, data=b"x" * (c.LOG_CHUNK_BYTES_MAX + 1)),
     ],

@@ -24,12 +24,12 @@ from muster.client.reports import SERVER, SOCKET
 from muster.config.identity import settle
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
-from muster.config.variables import TRAITS
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
 from muster.model.commands import Traits
+from muster.model.marks import TRAITS
 from muster.runtimes.chance import SystemChance
 from muster.worker.context import FarTrees, WorkerContext
 from muster.worker.given import SecretsOfAgents

@@ -246,7 +246,7 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
     from muster.app.remote_crew import RemoteCrew
     from muster.app.settings import load_config
     from muster.config.project import Project, find_project
-    from muster.config.variables import TRAITS
+    from muster.model.marks import TRAITS
 
     folder = start_folder(args.root)
     project = find_project(folder, {}) or Project(folder)

@@ -20,8 +20,6 @@ FOR_USERS = (
         "MUSTER_CA_FILE",
     ),
 )
-TRAITS = "MUSTER_WORKER_TRAITS"
-"""What whoever has started workers for a server says of them, as JSON."""
 OURS = frozenset(
     {
         *FOR_USERS,
@@ -41,7 +39,7 @@ OURS = frozenset(
             "MUSTER_WORKER",
             "MUSTER_ATTEMPT",
             "MUSTER_AGENT_TEST",
-            TRAITS,
+            "MUSTER_WORKER_TRAITS",
         ),
     }
 )

@@ -6,6 +6,8 @@ PROJECT = "MUSTER_PROJECT"
 """Beside each of the others: a copy of a store names the workers and attempts of its original (S19)."""
 WORKER = "MUSTER_WORKER"
 ATTEMPT = "MUSTER_ATTEMPT"
+TRAITS = "MUSTER_WORKER_TRAITS"
+"""What whoever has started workers for a server says of them, as JSON."""
 
 
 def worker_mark(worker_id: str) -> str:

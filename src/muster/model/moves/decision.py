@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.edits import Edit
-from muster.model.errors import PreconditionFailed, StaleEpoch, StoreRewound
+from muster.model.errors import BadInput, PreconditionFailed, StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
 from muster.model.states import TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
@@ -140,6 +140,16 @@ def refuse_rewound(task: Task, command: c.AttemptCommand) -> None:
             "the store was restored from an older copy",
             "stop the crew, then run `muster db restored`, which raises the base of all epochs",
         )
+
+
+def refuse_no_json(result: str) -> None:
+    """Raises BadInput: whoever reads the task later could not read its result."""
+    try:
+        msgspec.json.decode(result, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        raise BadInput(
+            f"the result is not JSON: {error}; nothing was kept", "report it again, a text in quotes"
+        ) from error
 
 
 def current(task: Task, facts: Facts, command: c.AttemptCommand) -> Attempt:

@@ -21,6 +21,7 @@ from muster.model.moves.decision import (
     left_running,
     moved,
     paused_for,
+    refuse_no_json,
     refuse_rewound,
 )
 from muster.model.moves.publishing import completed, sent_back
@@ -51,6 +52,8 @@ def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decisio
         result = attempt.declared
     if result == "null":
         result = None
+    if result is not None:
+        refuse_no_json(result)
     return completed(task, attempt, result, now, exit_code=command.exit_code, told=command)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import IllegalMove
 from muster.model.events import COORDINATOR, Event, Level
-from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided, left_running
+from muster.model.moves.decision import NO_WAIT, Decision, Facts, close, decided, left_running, refuse_no_json
 from muster.model.moves.publishing import refuse_while_publishing
 from muster.model.notices import with_note
 from muster.model.pools import CLOSING
@@ -208,6 +208,8 @@ def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, no
         done_epoch=None,
         unblocks=True,
     )
+    if command.result is not None:
+        refuse_no_json(command.result)
     return replace(done, result=command.result, summary=command.summary)
 
 

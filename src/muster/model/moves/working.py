@@ -11,7 +11,16 @@ from msgspec.structs import replace
 from muster.model import commands as c
 from muster.model.errors import BadInput, IllegalMove, StaleEpoch
 from muster.model.events import COORDINATOR, Event, Level
-from muster.model.moves.decision import Decision, Facts, current, decided, moved, moved_by, taken_over
+from muster.model.moves.decision import (
+    Decision,
+    Facts,
+    current,
+    decided,
+    moved,
+    moved_by,
+    refuse_no_json,
+    taken_over,
+)
 from muster.model.notices import beginning, paragraphs, with_notice, without
 from muster.model.states import STOP_BY_S, AttemptStatus, StopAction, TaskStatus
 from muster.model.task import BY_HAND, Artifact, Attempt, Checkpoint, Now, Task
@@ -216,6 +225,8 @@ def declare(task: Task, facts: Facts, command: c.Declare, now: Now) -> Decision:
             f"the result has more than {c.RESULT_BYTES_MAX} characters; nothing was kept",
             "write a large result to a file and report its path",
         )
+    if command.kind is None:
+        refuse_no_json(command.text)
     if command.by_worker and attempt.declared_kind is not None:
         raise IllegalMove(f"the agent of task {task.id} has reported that it failed: nothing is published")
     same = (attempt.declared, attempt.declared_kind) == (command.text, command.kind)

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cli_owner import Owner
-
 from muster.model import commands as c
 from muster.model.access import Role
 from muster.web.access import hash_of
