@@ -45,7 +45,7 @@ def ask(at: str, path: str, token: str = "") -> tuple[int, Any]:
         return 0, None
 
 
-def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) -> None:
+def test_a_server_is_up_again_after_its_owner_or_its_supervisor_was_killed(folder: Path, at: str) -> None:
     with started(folder, "serve", "--listen", at, "--workers", "1") as server:
         until(lambda: ask(at, "/health/ready") == (200, {"status": "ok"}), "it is ready")
         assert ask(at, "/api/v1/status")[0] == 401
@@ -59,6 +59,17 @@ def test_a_server_is_up_again_after_its_owner_was_killed(folder: Path, at: str) 
         owner = api.get("/api/v1/owner")["pid"]
         os.kill(owner, signal.SIGKILL)
         until(lambda: ask(at, "/health/live")[0] == 200, "another one listens there")
+        server.kill()
+        server.wait()
+    with started(folder, "serve", "--listen", at, "--workers", "1") as server:
+        assert server.stdout is not None
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if line.startswith("Serving"):
+                break
+        assert any("took over from a dead supervisor: owner" in line for line in said), said
+        assert ask(at, "/health/live")[0] == 200
         assert muster(folder, "down").returncode == 0
         assert server.wait(60) == 0
     assert ask(at, "/health/live")[0] == 0

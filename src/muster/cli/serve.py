@@ -14,9 +14,11 @@ from muster.cli import up
 from muster.cli.context import actor, project_of, user_name
 from muster.cli.worker import worker_count
 from muster.client.api import Api
+from muster.client.http import answers
 from muster.config.project import Project
 from muster.hosts.plain_files import replace_plain
 from muster.model.access import Role
+from muster.model.errors import Conflict
 
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
@@ -61,11 +63,17 @@ def run(args: argparse.Namespace) -> int:
     settings = load_config(project.root).serve
     check(settings)
     up.refuse_two(project)
-    for listening in bind(settings.listen):  # to say now what the owner could only say in its log
-        with closing(listening):
-            pass
+    left = False
+    try:
+        for listening in bind(settings.listen):  # to say now what the owner could only say in its log
+            with closing(listening):
+                pass
+    except Conflict:
+        left = answers(project.socket)  # by our owner, whose supervisor has died: it is taken over
+        if not left:
+            raise
     args.serving = url(settings)
-    if settings.login:
+    if settings.login and not left:
         _first_token(project)
     return up.run(args)
 
