@@ -20,7 +20,6 @@ from msgspec import convert
 from muster.app.core import policy_of
 from muster.app.parts import offers_of
 from muster.app.settings import KINDS, load_config
-from muster.cli import context as context_module
 from muster.cli import doctor
 from muster.cli.init import PLAN, settings_for
 from muster.cli.plan_file import Given, plan_body
@@ -340,32 +339,6 @@ def test_a_dead_owners_socket_is_in_nobodys_way(cli, owner):
     assert ran.code == 0, ran.err
     assert "starts anew (generation 2); `muster up` runs it" in ran.out
     assert "no owner is up" in cli("logs", "docs", "-f").err
-
-
-def test_a_holder_that_does_not_answer(cli, root, monkeypatch):
-    cli("init")
-    monkeypatch.setattr(context_module, "STARTING_S", 0.2)
-    code = """
-import fcntl, os, sys
-fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
-fcntl.flock(fd, fcntl.LOCK_EX)
-os.write(fd, str(os.getpid()).encode())
-print("held", flush=True)
-sys.stdin.read()
-"""
-    lock = root / ".muster" / "owner.lock"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout.readline() == b"held\n"
-        ran = cli("status")
-        check = _checks(cli("doctor", "--json"))["owner"]
-        holder.stdin.close()
-    assert ran.code == 7
-    assert f"process {holder.pid} holds the store, but nobody answers" in ran.err
-    assert f"kill {holder.pid}" in ran.err
-    assert check["ok"] is False
-    assert not (root / ".muster" / "state.db").exists()
 
 
 def test_an_owner_that_is_just_starting_is_waited_for(start, empty):

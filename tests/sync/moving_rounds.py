@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sync_rounds import SETTLE_S, Crew, play
+from sync_rounds import BY_HAND, SETTLE_S, Crew, play
 
 from muster.client.api import plan_path
 from muster.model.errors import MusterError
@@ -91,7 +91,7 @@ class MovingRound:
         ready = [task for task in self.tasks() if task["status"] == "PENDING"]
         if ready:
             task = self.dice.choice(ready)
-            self.crew.api.post(f"/api/v1/agent-tasks/{task['id']}/claim", {"actor": "crew"})
+            self.crew.api.post(f"/api/v1/agent-tasks/{task['id']}/claim", BY_HAND)
             key = task["key"]
             self.say(f"begins {key}")
             if (key in self.open or self.done[key]) and key not in self.copied:

@@ -30,6 +30,8 @@ from patience import through_restarts, until
 SETTLE_S = 0.15
 CONFIG = f'agent = "shell"\n[plan]\ndebounce = "0.05s"\nsettle = "{SETTLE_S}s"\n'
 STALE_S = 0.2
+BY_HAND = {"actor": "crew", "leaseS": 3600}
+"""Whoever claims does not renew: on a slow machine a usual lease would be over before."""
 TASKS = 12
 ACTIONS = 12
 BOX = re.compile(r"^(- \[)([^\]]*)(\] .*?\{#([a-z0-9]+)[ }].*)$", re.MULTILINE)
@@ -306,7 +308,7 @@ class Round:
         waiting = [task for task in self.tasks() if task["status"] == "PENDING"]
         if waiting:
             task = self.dice.choice(waiting)
-            self.crew.api.post(f"/api/v1/agent-tasks/{task['id']}/claim", {"actor": "crew"})
+            self.crew.api.post(f"/api/v1/agent-tasks/{task['id']}/claim", BY_HAND)
             self.held.append(task["id"])
             self.say("takes", task["key"])
 

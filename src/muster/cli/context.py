@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from muster.client.http import ClientRequest
     from muster.config.contexts import KnownServer
     from muster.config.settings import Config
+    from muster.hosts.file_lock import LockWait
     from muster.model.json_value import Json
 
     T = TypeVar("T")
@@ -293,7 +294,7 @@ def connect(args: argparse.Namespace) -> Context:
 def connect_to(project: Project, args: argparse.Namespace | None = None) -> LocalContext:
     """As `connect`, where the project is known; without `args` whoever asks looks for what is missing."""
     with ExitStack() as stack:
-        reached = _reach(project, stack, time.monotonic() + STARTING_S)
+        reached = _reach(project, stack)
         owner = None if isinstance(reached, Connection) else reached
         transport = _Asking(project, reached) if isinstance(reached, Connection) else reached
         context = LocalContext(project, stack.pop_all(), transport, owner)
@@ -307,10 +308,12 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Loca
         return context
 
 
-def _reach(project: Project, stack: ExitStack, deadline_s: float) -> Connection | DirectTransport:
+def _reach(
+    project: Project, stack: ExitStack, waiting: LockWait | None = None
+) -> Connection | DirectTransport:
     """The owner, or this very process in its place.
 
-    Raises OwnerUnavailable where another process holds the store until the deadline.
+    Raises OwnerUnavailable where another process holds the store for too long.
     """
     while True:
         try:
@@ -324,7 +327,8 @@ def _reach(project: Project, stack: ExitStack, deadline_s: float) -> Connection 
             pass  # another one was quicker: look again
         except PermissionError as error:
             raise denied(error) from error
-        if time.monotonic() > deadline_s:
+        waiting = waiting or _waiting(project)
+        if waiting.over():
             raise _held(project)
         time.sleep(_POLL_S)
 
@@ -352,7 +356,7 @@ class _Asking:
 
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         owner: Connection | DirectTransport = self._connection
-        deadline_s = 0.0
+        waiting: LockWait | None = None
         with ExitStack() as stack:
             while True:
                 try:
@@ -361,14 +365,20 @@ class _Asking:
                     taken = asked.method != "GET" and isinstance(owner, Connection) and owner.sent
                     if taken or asked.reply_s > REPLY_S or isinstance(error.__cause__, TimeoutError):
                         raise
-                    deadline_s = deadline_s or time.monotonic() + STARTING_S
-                    if time.monotonic() > deadline_s:
+                    waiting = waiting or _waiting(self._project)
+                    if waiting.over():
                         raise
                 stack.close()
-                owner = _reach(self._project, stack, deadline_s)
+                owner = _reach(self._project, stack, waiting)
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _waiting(project: Project) -> LockWait:
+    from muster.hosts.file_lock import LockWait
+
+    return LockWait(project.owner_lock, STARTING_S, AWAY_S)
 
 
 def _holder(project: Project) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from pathlib import Path
 
 from muster.model.errors import OwnerUnavailable, StoreRefused
@@ -75,6 +76,38 @@ def holder(path: Path) -> int | None:
     finally:
         os.close(fd)
     return None
+
+
+class LockWait:
+    """For whoever holds a lock: `patience_s` from the first look on, and again while the holder is another one by
+    then or has worked meanwhile (Linux), `longest_s` in all.  On a busy machine a start may take that long."""
+
+    def __init__(self, path: Path, patience_s: float, longest_s: float) -> None:
+        self._path = path
+        self._patience_s = patience_s
+        self._left_s = longest_s
+        self._until_s: float | None = None
+        self._seen: tuple[int | None, bytes] = (None, b"")
+
+    def over(self) -> bool:
+        now_s = time.monotonic()
+        if self._until_s is not None and now_s < self._until_s:
+            return False
+        seen = self._look()
+        if self._left_s <= 0 or (self._until_s is not None and seen == self._seen):
+            return True
+        self._seen, self._until_s = seen, now_s + min(self._patience_s, self._left_s)
+        self._left_s -= self._patience_s
+        return False
+
+    def _look(self) -> tuple[int | None, bytes]:
+        """Who holds it, and the processor time that it has used."""
+        pid = holder(self._path)
+        try:
+            told = Path(f"/proc/{pid}/stat").read_bytes()
+            return pid, b" ".join(told.rpartition(b")")[2].split()[11:13])
+        except OSError:
+            return pid, b""
 
 
 def refuse_shared(folder: Path) -> None:

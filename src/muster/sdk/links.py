@@ -25,7 +25,7 @@ from muster.client.http import ClientRequest, Connection, answers
 from muster.client.remote import ServerUrl
 from muster.config.contexts import KnownServer
 from muster.config.project import Project, find_project
-from muster.hosts.file_lock import holder
+from muster.hosts.file_lock import LockWait, holder
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import Enqueued
@@ -35,8 +35,9 @@ from muster.sdk.asking import JSON, answered
 
 log = logging.getLogger(__name__)
 
-STARTING_S = 5.0
-"""How long the holder of the lock may take to answer: an owner that starts, or another program's request."""
+STARTING_S, LONGEST_S = 5.0, 60.0
+"""How long the holder of the lock may take to answer: an owner that starts, or another program's request.
+The second one is for one that is at work all the time."""
 OWNED_LOOK_S = 1.0
 """Between two looks whether the owner, which is another process, still answers."""
 _POLL_S = 0.05
@@ -102,12 +103,12 @@ def owning(project: Project) -> Iterator[None]:
 
 def _embedded(project: Project) -> EmbeddedOwner:
     """Begun.  A command, or a client without an owner, holds the store for a moment only."""
-    deadline_s = time.monotonic() + STARTING_S
+    waiting = LockWait(project.owner_lock, STARTING_S, LONGEST_S)
     while True:
         try:
             return EmbeddedOwner.begin(project, load_config(project.root))
         except OwnerUnavailable:
-            if answers(project.socket) or time.monotonic() > deadline_s:
+            if answers(project.socket) or waiting.over():
                 raise
             time.sleep(_POLL_S / 2)
 
@@ -180,7 +181,7 @@ class ProjectLink:
         """An owner in this process, else one that is up, else one for as long as this request."""
         if (embedded := EMBEDDED.get(self.project.folder)) is not None:
             return embedded.request(asked)
-        deadline_s = time.monotonic() + STARTING_S
+        waiting = LockWait(self.project.owner_lock, STARTING_S, LONGEST_S)
         while True:
             try:
                 if answers(self.project.socket):
@@ -188,9 +189,9 @@ class ProjectLink:
                 if holder(self.project.owner_lock) is None:
                     return self._alone(asked)
             except OwnerUnavailable:
-                if asked.method != "GET" or time.monotonic() > deadline_s:
+                if asked.method != "GET" or waiting.over():
                     raise
-            if time.monotonic() > deadline_s:
+            if waiting.over():
                 pid = holder(self.project.owner_lock)
                 raise OwnerUnavailable(
                     f"process {pid} holds the store of {self.project.folder}, but does not answer",
