@@ -115,6 +115,13 @@ def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
     assert task["step"] == "half"
     assert [one["worker"] for one in served.told("attempt", "list", "p/t")] == [worker["id"]]
     until(lambda: not served.far(), "it said goodbye")
+    refused = [
+        muster(elsewhere, *words) for words in (("status",), ("up",), ("serve", "--listen", "[::1]:0"))
+    ]
+    assert [done.returncode for done in refused] == [6, 6, 6]
+    assert all(f"folder of workers for {served.url}" in done.stderr for done in refused), refused
+    with working(elsewhere, served, served.worker):
+        until(served.far, "its workers start there all the same")
 
 
 def test_without_the_right_to_serve_no_worker_goes_on_and_the_cause_is_told(

@@ -18,7 +18,7 @@ from muster.app.salvage import attempts_at_work, keep_work
 from muster.app.settings import load_config
 from muster.client.api import Api
 from muster.client.http import Connection, answers
-from muster.config.identity import refuse_copy, settle
+from muster.config.identity import refuse_copy, refuse_host, settle
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock
@@ -86,12 +86,11 @@ class SupervisedCrew:
         interrupts: Interrupts,
         manager: ServiceManager | None = None,
     ) -> None:
-        """Raises OwnerUnavailable where another process supervises the crew of this project.
-
-        BadConfig where no worker could make its agents: nothing is begun then.
-        """
+        """Raises OwnerUnavailable where another process supervises this crew, Conflict as refuse_host,
+        BadConfig where no worker could make its agents: nothing is begun then."""
         if workers:
             agents_of(config, project)
+        refuse_host(project)
         make_state_dir(project)
         refuse_copy(project)
         self._log_file = LogFile(project.log_file)

@@ -12,6 +12,7 @@ from muster.app.core import Owner
 from muster.app.salvage import former_work
 from muster.app.settings import load_config
 from muster.client.http import ClientRequest
+from muster.config.identity import refuse_host
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.errors import BadConfig, OwnerUnavailable
@@ -28,6 +29,7 @@ class DirectTransport:
 
     def __init__(self, project: Project, config: Config, wrong: BadConfig | None = None) -> None:
         """`wrong`: the settings cannot be read, so that nothing is changed by them."""
+        refuse_host(project)
         self.wrong = wrong
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config, long_lived=False)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from muster.config.project import STATE_DIR_NAME, Project
 from muster.hosts.plain_files import read_plain, replace_plain
-from muster.model.errors import ProjectCopied
+from muster.model.errors import Conflict, ProjectCopied
 
 ADOPT_HINT = "muster db adopt makes it a project of its own, which goes on with the tasks that are left"
 _BYTES_MAX = 1 << 16
@@ -90,6 +90,16 @@ def refuse_copy(project: Project) -> None:
     found = look(project)
     if found.copied:
         raise copied_error(project, found)
+
+
+def refuse_host(project: Project) -> None:
+    """Raises Conflict in a folder of workers for a server elsewhere: with a store none starts there again."""
+    if project.server_file.exists() and not project.has_begun:
+        server = project.server_file.read_text("utf-8").strip()
+        raise Conflict(
+            f"{project.folder} is a folder of workers for {server}, without tasks of its own; nothing was done",
+            f"muster --server {server} asks that one",
+        )
 
 
 def copied_error(project: Project, found: Standing) -> ProjectCopied:
