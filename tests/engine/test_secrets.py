@@ -38,6 +38,7 @@ class Rig:
         tasks = (c.Spec(title="A", key="a", agent="claude"),)
         self.do(c.Enqueue(plan="p", source=None, tasks=tasks, actor="user:ann"))
         self.do(c.PutSecret(name="TOKEN", sealed="sealed", actor="user:ann"))
+        self.clock.advance(1)
 
     def do(self, command: c.Command, workspace_id: int = DEFAULT_WORKSPACE) -> Any:
         applied = drive(self.engine.apply(asked(command, workspace_id=workspace_id), self.clock.now()))
@@ -108,3 +109,12 @@ def test_a_task_waits_for_a_secret_and_goes_on_once_it_is_set(rig: Rig, why: str
     rig.do(c.PutSecret(name="TOKEN", sealed="sealed", actor="user:ann"))
     (job,) = rig.claim("fourth")
     assert job.epoch == 2
+
+
+@pytest.mark.parametrize("why", [not_set("NEW"), key_lost("NEW")])
+def test_one_that_is_set_while_its_worker_asks_makes_nobody_wait(rig: Rig, why: str) -> None:
+    (job,) = rig.claim()
+    rig.do(c.PutSecret(name="NEW", sealed="sealed", actor="user:ann"))
+    rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, proof=job.proof, reason=why, unfit_agent=why))
+    (again,) = rig.claim("again")
+    assert (again.task_id, again.epoch) == (job.task_id, job.epoch + 1)

@@ -21,6 +21,7 @@ from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.runs import RUNS, NoteRun, kept_as, noted, runs_of
+from muster.model.secrets import lacks
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
 from muster.model.webhooks import HookKind, of_leader, of_worker
@@ -246,6 +247,9 @@ class Workers:
         attempt = view.attempt(command.task_id)
         worker = await living(view, attempt.worker_id) if attempt else None
         if attempt is not None and worker is not None and command.unfit_agent is not None:
+            for secret in await view.tx.secrets():
+                if lacks(command.unfit_agent, secret.name) and secret.set_at_ms >= attempt.assigned_at_ms:
+                    return  # set since it was asked for: nobody would call this worker fit again
             unfit = worker.unfit | {attempt.agent: command.unfit_agent}
             await view.tx.put_worker(replace(worker, unfit=unfit))
             if worker.unfit.get(attempt.agent) != command.unfit_agent:
