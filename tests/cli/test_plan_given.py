@@ -28,7 +28,7 @@ def finish(owner, **ends: str) -> None:
             continue
         owner.begin(jobs[key])
         if end == "completed":
-            owner.do(c.Complete(task_id=jobs[key].task_id, epoch=1, result="", exit_code=0))
+            owner.do(c.Complete(task_id=jobs[key].task_id, epoch=1, exit_code=0))
         else:
             owner.do(c.Fail(task_id=jobs[key].task_id, epoch=1, kind=ErrorKind.INVALID, message="no"))
 

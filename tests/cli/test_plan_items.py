@@ -50,7 +50,7 @@ def add(cli, owner) -> None:
     owner.begin(job)
     spent = Usage(input_tokens=1000, output_tokens=50, cost_microusd=12_300)
     owner.do(c.Account(task_id=job.task_id, epoch=1, usage=spent))
-    owner.do(c.Complete(task_id=job.task_id, epoch=1, result="", exit_code=0))
+    owner.do(c.Complete(task_id=job.task_id, epoch=1, exit_code=0))
 
 
 def test_show_adds_up_and_all_surfaces_agree(cli, empty):

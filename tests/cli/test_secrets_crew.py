@@ -35,6 +35,7 @@ check = "! printenv CANARY"
 kind = "claude-code"
 command = ["TALKER"]
 permission_mode = "bypassPermissions"
+set = { IS_SANDBOX = "1" }
 secrets = ["CANARY"]
 check = "none"
 [agents.judge]

@@ -32,6 +32,6 @@ def test_two_agents_that_edit_one_file_are_both_merged(kind: str, mode: str) -> 
 
 
 def test_several_clis_at_once_do_each_task_once() -> None:
-    found = hour(0.3, 1, ("claude-code", "codex", "opencode"), say)
+    found = hour(0.3, 1, ("claude-code", "codex", "opencode"), 1, say)
     assert found.findings.violations == []
     assert found.findings.tasks["COMPLETED"] >= 3
