@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from test_streams import parser, recorded
 
 from muster.agents.claude_code import ClaudeStream
@@ -37,6 +40,25 @@ def test_an_answer_that_the_cli_was_killed_before_it_booked_it_counts() -> None:
     assert whole.usage is not None
     assert whole.usage.input_tokens > first.input_tokens
     assert short.session_usage == first, "the CLI's next total counts from its own book"
+
+
+@pytest.mark.parametrize("asks", [True, False], ids=["waits for an answer", "its tool works"])
+def test_an_interrupted_turn_may_have_cost_more_where_it_waited_for_an_answer(*, asks: bool) -> None:
+    """The provider had begun to answer, and what the CLI has thrown away stands in no book of its own."""
+    said = (
+        '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","usage":{}}}}\n'
+        '{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":50}}}\n'
+        + ('{"type":"user","message":{"content":[{"type":"tool_result","content":"ok"}]}}\n' if asks else "")
+        + '{"type":"user","message":{"content":[{"type":"text","text":"[Request interrupted by user]"}]}}\n'
+    )
+    reason = "aborted_streaming" if asks else "aborted_tools"
+    models = {"claude-sonnet-4-5": {"inputTokens": 1000, "outputTokens": 50}}
+    end = {"type": "result", "terminal_reason": reason, "total_cost_usd": 0.01, "modelUsage": models}
+    stream = ClaudeStream(None, Limits())
+    stream.feed(said.encode() + json.dumps(end).encode() + b"\n")
+    cost = Usage(input_tokens=1000, output_tokens=50, cost_microusd=10_000, estimated=asks)
+    assert stream.usage == cost
+    assert stream.ended
 
 
 def test_a_total_that_fell_has_begun_anew() -> None:

@@ -152,7 +152,7 @@ def entries(line: dict[str, Any]) -> Iterator[Entry]:
                     yield _used(text_of(part, "name"), dict_of(part, "input"))
         case "user":
             for part in list_of(said, "content"):
-                if text_of(part, "type") == "tool_result":
+                if _is_result(part):
                     yield answered(content_text(part), failed=part.get("is_error") is True)
         case "system" if text_of(line, "subtype") in ("api_retry", "retry"):
             why = text_of(line, "error") or "an error"
@@ -181,6 +181,10 @@ def _used(tool: str, given: dict[str, Any]) -> Entry:
 
 def _is_done(item: object) -> bool:
     return text_of(item, "status") == "completed"
+
+
+def _is_result(part: object) -> bool:
+    return text_of(part, "type") == "tool_result"
 
 
 KIND = AgentKind(
@@ -230,9 +234,9 @@ class ClaudeStream(EventStream):
     @property
     def usage(self) -> Usage | None:
         booked, heard = super().usage, total(self._counted.values())
-        if heard is None or (booked is not None and (self.ended or _holds(booked, heard))):
-            return booked
-        return replace(heard, estimated=heard.estimated or self._asks)
+        known = booked if heard is None or (booked and (self.ended or _holds(booked, heard))) else heard
+        # One that ends by an interrupt books no answer that it did not wait for.
+        return known and replace(known, estimated=known.estimated or self._asks)
 
     def _outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:
         if self._final is None:
@@ -252,12 +256,12 @@ class ClaudeStream(EventStream):
             case "assistant":
                 self.ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
-            case "user":
-                self._asks = True
+            case "user" if any(_is_result(part) for part in list_of(dict_of(line, "message"), "content")):
+                self._asks = True  # its word that it was interrupted comes as a user's too, and asks nothing
             case "stream_event":
                 self._part(text_of(line, "parent_tool_use_id"), dict_of(line, "event"))
             case "system" if text_of(line, "subtype") == "init":
-                self.ended = False  # it was told something at its last word: another turn begins
+                self.ended, self._asks = False, True  # it may have been told something at its last word
             case "system" if text_of(line, "subtype") == "api_retry":
                 self.waiting = _waiting(line)
                 events.append(Step(self.waiting.step))
@@ -337,6 +341,7 @@ class ClaudeStream(EventStream):
 
     def _end(self, line: dict[str, Any]) -> None:
         self._final, self.ended = line, True
+        self._asks &= _was_aborted(line)
         self._total = _total(line, "total_cost_usd") or self._total
 
     def _failure(self, final: dict[str, Any], at_s: float | None) -> Failed | None:
@@ -347,7 +352,7 @@ class ClaudeStream(EventStream):
             return not_done(said or "the budget is used up", "raise max_budget_usd of the agent")
         if subtype == "error_max_turns":
             return not_done(said or "the turns are used up", "raise --max-turns in the agent's args")
-        if text_of(final, "terminal_reason").startswith("aborted"):
+        if _was_aborted(final):
             return Failed(kind=ErrorKind.LOST, message="claude was interrupted from outside")
         if _GONE.match(said):
             return Failed(kind=ErrorKind.CRASH, message=shorten(printable(said)), session_gone=True)
@@ -395,6 +400,10 @@ def _holds(booked: Usage, heard: Usage) -> bool:
     return booked.input_tokens >= heard.input_tokens and (
         heard.estimated or booked.output_tokens >= heard.output_tokens
     )
+
+
+def _was_aborted(final: dict[str, Any]) -> bool:
+    return text_of(final, "terminal_reason").startswith("aborted")
 
 
 def _total(line: dict[str, Any], dollars: str) -> Usage | None:
