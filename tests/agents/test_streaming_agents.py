@@ -132,22 +132,26 @@ def test_a_session_that_has_answered_nothing_is_told_its_task_again(
     assert not {"Count the leaves.", "It is the first one."} & set(folder.prompt.read_text().splitlines())
 
 
+ASKED = {"type": "response_item", "payload": {"type": "function_call_output", "output": "Done."}}
+CUT_OFF = {"type": "response_item", "payload": {"output": "Wall time: 0.3 seconds\naborted by user"}}
+ABORTED = (
+    {"type": "response_item", "payload": {"content": [{"type": "input_text", "text": "<turn_aborted>\n"}]}},
+    {"type": "event_msg", "payload": {"type": "turn_aborted"}},
+)
+
+
 @pytest.mark.parametrize(
     ("then", "estimated"),
-    [
-        ("", False),
-        ('{"ordinal":2,"type":"response_item","payload":{"type":"function_call_output"}}\n', True),
-        ('{"ordinal":2,"type":"event_msg","payload":{"type":"turn_aborted"}}\n', False),
-    ],
-    ids=["answered", "waits for an answer", "interrupted"],
+    [((), False), ((ASKED,), True), ((ASKED, *ABORTED), True), ((CUT_OFF, *ABORTED), False)],
+    ids=["answered", "waits for an answer", "interrupted while it waits", "interrupted while its tool works"],
 )
 def test_what_codex_has_noted_is_all_unless_it_waits_for_an_answer(
-    home: Path, then: str, *, estimated: bool
+    home: Path, then: tuple[dict[str, object], ...], *, estimated: bool
 ) -> None:
     spent = {"input_tokens": 1000, "cached_input_tokens": 200, "output_tokens": 50}
     note = {"ordinal": 1, "type": "token_usage_record", "payload": {"thread_token_usage": spent}}
     noted = home / "sessions" / "2026" / "11" / "21" / f"rollout-2026-11-21T17-17-24-{KEY}.jsonl"
-    noted.write_text(json.dumps(note, separators=(",", ":")) + "\n" + then)
+    noted.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in (note, *then)))
     booked = codex(home).booked(KEY, {"CODEX_HOME": str(home), "HOME": str(home)})
     assert booked == Usage(input_tokens=1000, cached_tokens=200, output_tokens=50, estimated=estimated)
 

@@ -50,7 +50,9 @@ PRICES = {
 }
 """The CLI tells tokens alone."""
 _SPENT, _MODEL = b'"type":"token_usage_record"', b'"type":"turn_context"'
-_TURNS = (_SPENT, b'"type":"response_item"', b'"type":"turn_aborted"')
+_TURNS = (_SPENT, b'"type":"response_item"')
+_ABORTED_TURN, _ABORTED_TOOL = b'"text":"<turn_aborted>', "aborted by user"
+"""What it tells its model of an interrupt, next time; quotes within a text are escaped."""
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
 _ERROR_TYPE = re.compile(r'"type": ?"(\w+)"')
 _GONE = re.compile(r"no rollout found|thread/resume failed")
@@ -124,15 +126,21 @@ class CodexAgent(StreamingAgent, frozen=True):
             turn = dict_of(last_object(path, _MODEL), "payload")
             if used := dict_of(note, "thread_token_usage"):
                 usage = _usage(used).at(price_of(text_of(turn, "model"), PRICES))
-                # What its model has been asked last has no answer here, but may have been answered and paid.
-                return replace(
-                    usage, estimated=text_of(last_object(path, *_TURNS), "type") == "response_item"
-                )
+                return replace(usage, estimated=_asks(last_object(path, *_TURNS, but=_ABORTED_TURN)))
         return None
 
     def stream(self, job: Job, launch: Launch) -> CodexStream:
         booked, rollouts = partial(self.booked, env=launch.env), partial(self._rollouts, env=launch.env)
         return CodexStream(self.mark(job, launch), launch.limits, booked, Growing(rollouts))
+
+
+def _asks(last: dict[str, Any]) -> bool:
+    """What its model has been asked last has no answer here, but may have been answered, in part, and paid.
+
+    The result of a tool that was interrupted is not sent any more.
+    """
+    result = dict_of(last, "payload").get("output")
+    return text_of(last, "type") == "response_item" and not str(result).endswith(_ABORTED_TOOL)
 
 
 def entries(line: dict[str, Any]) -> Iterator[Entry]:

@@ -55,13 +55,14 @@ class JsonLines:
         return value if isinstance(value, dict) else None
 
 
-def last_object(path: Path, *beginnings: bytes) -> dict[str, Any]:
-    """The last line of a file of JSON lines that holds one of these; empty where there is none."""
+def last_object(path: Path, *beginnings: bytes, but: bytes = b"") -> dict[str, Any]:
+    """The last line of a file of JSON lines that holds one of these, and not `but`; empty where there is none."""
     found = b""
     with contextlib.suppress(OSError), path.open("rb") as file:
         for line in file:
             # Long lines hold prompts and answers, in which anything may be written.
-            if any(beginning in line[:HEAD_BYTES] for beginning in beginnings):
+            begins = any(beginning in line[:HEAD_BYTES] for beginning in beginnings)
+            if begins and not (but and but in line):
                 found = line
     return next(iter(JsonLines().feed(found)), {})
 
