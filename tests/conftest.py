@@ -19,6 +19,8 @@ import pytest
 from hypothesis import settings
 
 from left_behind import files_left, processes_left, remove
+from postgres_databases import database
+from real_servers import postgres_url, stop_servers, valkey_url
 
 SIDE_BY_SIDE = 3
 """Tests at once for each core: most of them wait for processes."""
@@ -47,6 +49,7 @@ if ALONE:
     # A short name: the address of a unix socket holds 108 bytes.
     os.environ["TMPDIR"] = str(Path(tempfile.mkdtemp(prefix="mt-")).resolve() / "tmp")
     Path(os.environ["TMPDIR"]).mkdir()
+    Path(os.environ["TMPDIR"]).parent.chmod(0o711)  # whoever runs PostgreSQL in root's place has to enter it
 FOLDER = Path(os.environ["TMPDIR"]).parent
 """Of this run: all that any test writes lies in it, and it is removed at the end."""
 tempfile.tempdir = os.environ["TMPDIR"]
@@ -62,6 +65,25 @@ def others_orphans_are_not_ours() -> Iterator[None]:
         libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(adopts), 0, 0, 0)
         libc.prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
         assert not adopts.value, "this process still adopts orphans"
+
+
+@pytest.fixture(scope="session")
+def postgres() -> str:
+    """A superuser's address of the run's PostgreSQL."""
+    return postgres_url(FOLDER)
+
+
+@pytest.fixture
+def postgres_database(postgres: str) -> Iterator[str]:
+    """A superuser's address of an empty database, which is dropped with the test."""
+    with database(postgres) as url:
+        yield url
+
+
+@pytest.fixture
+def valkey() -> str:
+    """The address of the run's Valkey: whoever writes to it uses names of its own."""
+    return valkey_url(FOLDER)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -96,6 +118,7 @@ def pytest_sessionfinish(session: pytest.Session):
     yield
     if not ALONE:
         return
+    stop_servers(FOLDER)
     left = [*processes_left(FOLDER), *files_left(Path(os.environ["TMPDIR"]))]
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
