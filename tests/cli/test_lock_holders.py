@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from muster.cli import context as context_module
+from muster.hosts import file_lock
 
 HOLDER = """\
 import fcntl, os, sys, time
@@ -37,7 +37,7 @@ def holding(root: Path, busy_s: float) -> Iterator[subprocess.Popen[bytes]]:
 
 def test_one_that_is_at_work_is_waited_for(cli, root, monkeypatch):
     cli("init")
-    monkeypatch.setattr(context_module, "STARTING_S", 1.0)
+    monkeypatch.setattr(file_lock, "STARTING_S", 1.0)
     with holding(root, busy_s=3) as holder:
         holder.stdin.write(b"\n")
         holder.stdin.flush()
@@ -47,7 +47,7 @@ def test_one_that_is_at_work_is_waited_for(cli, root, monkeypatch):
 
 def test_one_that_does_nothing_is_told(cli, root, monkeypatch):
     cli("init")
-    monkeypatch.setattr(context_module, "STARTING_S", 0.2)
+    monkeypatch.setattr(file_lock, "STARTING_S", 0.2)
     with holding(root, busy_s=0) as holder:
         ran = cli("status")
         [check] = [one for one in json.loads(cli("doctor", "--json").out)["checks"] if one["name"] == "owner"]

@@ -20,8 +20,9 @@ from muster.hosts.local_host import (
     kill_all,
     reap_zombies,
 )
-from muster.hosts.process_table import read_proc, send
+from muster.hosts.process_table import read_proc, send, wait_for_ends
 from muster.ports.host import Host, ProcessId
+from patience import HOURS_S
 
 
 def spawn(*argv: str, mark: str | None = None, **options: object) -> subprocess.Popen[bytes]:
@@ -45,6 +46,20 @@ def test_it_is_a_host_that_knows_itself():
     me = host.identify(os.getpid())
     assert me is not None and host.alive(me)
     assert not host.alive(ProcessId(me.pid, me.start + 1))
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["the kernel tells", "it is looked at"])
+def test_ends_are_waited_for(hostiles, monkeypatch, told):
+    if not told:
+        monkeypatch.setattr(process_table, "open_pidfd", lambda pid: None)
+    child, other = spawn("true"), spawn("sleep", "600")
+    ending, left = (hostiles.host.identify(one.pid) for one in (child, other))
+    assert wait_for_ends({ending, left}, within_s=0.01) in ({left}, {ending, left})
+    child.wait()
+    assert wait_for_ends({ending, left._replace(start=left.start + 1)}, within_s=HOURS_S) == set()
+    other.kill()
+    assert wait_for_ends({left}, within_s=HOURS_S) == set()
+    end(child, other)
 
 
 def test_a_zombie_counts_as_gone(hostiles):

@@ -39,12 +39,11 @@ from muster.model.errors import (
 from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
 from muster.model.wording import counted
-from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, Ended, Supervisor
+from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, TICK_S, Ended, Supervisor
 
 T = TypeVar("T")
 
 READY_S = 20.0
-TICK_S = 0.1
 STATUS_S = 1.0
 HEALTH_S = 0.5
 SWEEP_S = 5.0

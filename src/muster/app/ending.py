@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from muster.app.crew import OWNER_END_S, STATUS_S, STEP_WORDS, STOP_S, TICK_S, SupervisedCrew
+from muster.app.crew import OWNER_END_S, STATUS_S, STEP_WORDS, STOP_S, SupervisedCrew
 from muster.app.interrupts import DRAIN, KILL, Interrupts, ask
 from muster.client.http import answers
 from muster.config.identity import look
@@ -14,9 +14,9 @@ from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
-from muster.hosts.process_table import is_alive, read_proc
+from muster.hosts.process_table import read_proc, wait_for_ends
 from muster.ports.host import ProcessId
-from muster.worker.supervisor import recorded
+from muster.worker.supervisor import TICK_S, recorded
 
 
 def is_up(project: Project) -> bool:
@@ -72,11 +72,9 @@ def _processes(project: Project) -> set[ProcessId]:
 
 def _await_end(there: set[ProcessId], say: Callable[[str], None]) -> None:
     """Locks are free, and workers killed, a moment before their processes have ended."""
-    deadline_s = time.monotonic() + OWNER_END_S
-    while (left := [process.pid for process in there if is_alive(process)]) and time.monotonic() < deadline_s:
-        time.sleep(TICK_S / 10)
-    if left:
-        say(f"Left     still ending after {OWNER_END_S:.0f} s: pid {', '.join(map(str, left))}")
+    if left := wait_for_ends(there, OWNER_END_S):
+        pids = ", ".join(str(process.pid) for process in left)
+        say(f"Left     still ending after {OWNER_END_S:.0f} s: pid {pids}")
 
 
 def _await_supervisor(
@@ -97,4 +95,4 @@ def _await_supervisor(
                 look()
             asked, asked_s = level, time.monotonic()
             ask(supervisor, level)
-        time.sleep(TICK_S / 2)
+        time.sleep(TICK_S / 2)  # nobody tells that a lock is free, and Ctrl-C wakes nobody

@@ -20,9 +20,8 @@ from muster.hosts.plain_files import replace_plain
 from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
 from muster.model.errors import Conflict
-from muster.worker.supervisor import Supervisor
+from muster.worker.supervisor import TICK_S, Supervisor
 
-TICK_S = 0.1
 KNOWN_S = 10.0
 """Whoever has lived this long was let in by the server."""
 

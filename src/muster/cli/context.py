@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-STARTING_S = 5.0
-"""How long the holder of the lock may take to answer: an owner that starts, or another short command."""
 AWAY_S = 60.0
 """How long a restart of the owner may take before a command that follows it gives up."""
 LAST_HEARD = "what ran last is shown as it was last heard of, until a crew is up"
@@ -378,7 +376,7 @@ class _Asking:
 def _waiting(project: Project) -> LockWait:
     from muster.hosts.file_lock import LockWait
 
-    return LockWait(project.owner_lock, STARTING_S, AWAY_S)
+    return LockWait(project.owner_lock)
 
 
 def _holder(project: Project) -> int | None:

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from muster.app.crew import READY_S, TICK_S, SupervisedCrew
+from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.plan_tasks import refuse_unmanned
 from muster.app.settings import load_config
@@ -40,6 +40,7 @@ from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavail
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
 from muster.model.wording import counted
+from muster.worker.supervisor import TICK_S
 
 EXIT_OK, EXIT_UNSUCCESSFUL, EXIT_INTERRUPTED = 0, 5, 130
 TOLD_MAX = 10

@@ -15,6 +15,11 @@ SHARED_FILE_SYSTEMS = frozenset(
 )
 """Their locks and shared memory are not the kernel's own; SQLite's WAL corrupts on them."""
 
+STARTING_S = 5.0
+"""How long who holds a lock may take to answer: an owner that starts, or another short command."""
+LONGEST_S = 60.0
+"""The same for one that is at work all the time: on a busy machine a start may take that long."""
+
 
 class Lock:
     """Held until `release` or the end of the process."""
@@ -79,13 +84,12 @@ def holder(path: Path) -> int | None:
 
 
 class LockWait:
-    """For whoever holds a lock: `patience_s` from the first look on, and again while the holder is another one by
-    then or has worked meanwhile (Linux), `longest_s` in all.  On a busy machine a start may take that long."""
+    """For whoever holds a lock: STARTING_S from the first look on, and again while the holder is another one by
+    then or has worked meanwhile (Linux), LONGEST_S in all."""
 
-    def __init__(self, path: Path, patience_s: float, longest_s: float) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._patience_s = patience_s
-        self._left_s = longest_s
+        self._left_s = LONGEST_S
         self._until_s: float | None = None
         self._seen: tuple[int | None, bytes] = (None, b"")
 
@@ -96,8 +100,8 @@ class LockWait:
         seen = self._look()
         if self._left_s <= 0 or (self._until_s is not None and seen == self._seen):
             return True
-        self._seen, self._until_s = seen, now_s + min(self._patience_s, self._left_s)
-        self._left_s -= self._patience_s
+        self._seen, self._until_s = seen, now_s + min(STARTING_S, self._left_s)
+        self._left_s -= STARTING_S
         return False
 
     def _look(self) -> tuple[int | None, bytes]:

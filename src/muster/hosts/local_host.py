@@ -22,6 +22,7 @@ from muster.hosts.process_table import (
     read_proc,
     scan,
     send,
+    wait_for_ends,
     with_marks,
 )
 from muster.model.marks import ATTEMPT, PROJECT
@@ -42,7 +43,7 @@ CHASE_S_MAX = 0.5
 LINEAGE_MAX = 100
 _ATTEMPT = os.fsencode(f"{ATTEMPT}=")
 _CHASE_POLL_S = 0.0002
-_DEATH_POLL_S = 0.002
+_FREEZE_POLL_S = 0.002
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -136,7 +137,8 @@ def kill_all(look: Callable[[], Collection[Proc]], ours: Callable[[Proc], bool])
         for process in stopped:
             if hunt.reached(process, signal.SIGKILL):
                 killed.add(process)
-        hunt.hopeless |= _await_death(killed & stopped)
+        # What lives on is stuck in the kernel.
+        hunt.hopeless |= wait_for_ends(killed & stopped, DEATH_WAIT_S)
     else:
         log.warning("processes still appear after %d rounds of killing", KILL_ROUNDS_MAX)
     if hunt.hopeless:
@@ -235,7 +237,7 @@ def freeze_all(
             log.warning("processes %s do not stand still", sorted(process.pid for process in moving))
             return frozen, 0
         if moving:
-            time.sleep(_DEATH_POLL_S)
+            time.sleep(_FREEZE_POLL_S)
     if hunt.hopeless:
         log.warning("cannot freeze processes %s", sorted(process.pid for process in hunt.hopeless))
         return frozen, 0
@@ -255,17 +257,6 @@ def _reached(process: ProcessId, number: int, hopeless: set[ProcessId]) -> bool:
     except PermissionError:
         hopeless.add(process)
         return False
-
-
-def _await_death(killed: set[ProcessId]) -> set[ProcessId]:
-    """Those of the killed that are still alive after DEATH_WAIT_S: stuck in the kernel."""
-    deadline_s = time.monotonic() + DEATH_WAIT_S
-    left = killed
-    while left := {process for process in left if is_alive(process)}:
-        if time.monotonic() >= deadline_s:
-            break
-        time.sleep(_DEATH_POLL_S)
-    return left
 
 
 def become_subreaper(*, wanted: bool = True) -> bool:

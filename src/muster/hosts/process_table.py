@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import select
 import signal
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +24,7 @@ _CHUNK = 1 << 16
 _KERNEL_THREAD = 0x00200000
 _GONE_STATES = b"ZXx"
 _LISTINGS_MAX = 6
+_END_POLL_S = 0.002
 _BIRTHS_MAX = 512
 """With more new pids than this a listing of all is cheaper than a look at each."""
 
@@ -166,6 +169,32 @@ def peer_pid(connection: socket.socket) -> int:
 def is_alive(process: ProcessId) -> bool:
     proc = read_proc(process.pid)
     return proc is not None and not proc.gone and proc.start == process.start
+
+
+def wait_for_ends(processes: Collection[ProcessId], within_s: float) -> set[ProcessId]:
+    """Those that are still alive after so long."""
+    deadline_s = time.monotonic() + within_s
+    left = set(processes)
+    while left := {process for process in left if is_alive(process)}:
+        left_s = deadline_s - time.monotonic()
+        if left_s <= 0:
+            break
+        _wait_for_end(next(iter(left)), left_s)
+    return left
+
+
+def _wait_for_end(process: ProcessId, within_s: float) -> None:
+    fd = open_pidfd(process.pid)
+    if fd is None:
+        time.sleep(min(within_s, _END_POLL_S))  # nobody tells us: the caller looks
+        return
+    try:
+        if is_alive(process):  # the descriptor is of this very process, and no other one with its pid
+            poll = select.poll()
+            poll.register(fd, select.POLLIN)
+            poll.poll(within_s * 1000)
+    finally:
+        os.close(fd)
 
 
 def open_pidfd(pid: int) -> int | None:

@@ -35,9 +35,6 @@ from muster.sdk.asking import JSON, answered
 
 log = logging.getLogger(__name__)
 
-STARTING_S, LONGEST_S = 5.0, 60.0
-"""How long the holder of the lock may take to answer: an owner that starts, or another program's request.
-The second one is for one that is at work all the time."""
 OWNED_LOOK_S = 1.0
 """Between two looks whether the owner, which is another process, still answers."""
 _POLL_S = 0.05
@@ -103,7 +100,7 @@ def owning(project: Project) -> Iterator[None]:
 
 def _embedded(project: Project) -> EmbeddedOwner:
     """Begun.  A command, or a client without an owner, holds the store for a moment only."""
-    waiting = LockWait(project.owner_lock, STARTING_S, LONGEST_S)
+    waiting = LockWait(project.owner_lock)
     while True:
         try:
             return EmbeddedOwner.begin(project, load_config(project.root))
@@ -181,7 +178,7 @@ class ProjectLink:
         """An owner in this process, else one that is up, else one for as long as this request."""
         if (embedded := EMBEDDED.get(self.project.folder)) is not None:
             return embedded.request(asked)
-        waiting = LockWait(self.project.owner_lock, STARTING_S, LONGEST_S)
+        waiting = LockWait(self.project.owner_lock)
         while True:
             try:
                 if answers(self.project.socket):

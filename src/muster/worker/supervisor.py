@@ -17,9 +17,12 @@ from muster.hosts.fork_server import STATUS_UNKNOWN
 from muster.hosts.log_file import LogFile, LogPlace, place_in
 from muster.hosts.logs import read_line
 from muster.hosts.plain_files import replace_plain
+from muster.hosts.process_table import wait_for_ends
 from muster.model.errors import MusterError
 from muster.ports.host import Host, ProcessId
 
+TICK_S = 0.1
+"""Between two ticks of who has a supervisor: Ctrl-C only counts and wakes nobody, and starts fall due."""
 BACKOFF_FIRST_S = 0.1
 BACKOFF_CAP_S = 30.0
 STEADY_S = 1.0
@@ -176,9 +179,7 @@ class Supervisor:
         """One that works for the place that the project was moved away from: it finds nothing there."""
         self._say(f"ending {name} {process.pid}: the project was moved while it was at work")
         _signal(process.pid, signal.SIGKILL)
-        deadline_s = time.monotonic() + STRAY_END_S
-        while self._host.alive(process) and time.monotonic() < deadline_s:
-            time.sleep(0.01)
+        wait_for_ends({process}, STRAY_END_S)
 
     def _record(self) -> None:
         processes = []
