@@ -9,7 +9,9 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -84,6 +86,19 @@ def postgres_database(postgres: str) -> Iterator[str]:
 def valkey() -> str:
     """The address of the run's Valkey: whoever writes to it uses names of its own."""
     return valkey_url(FOLDER)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Of `localhost`, signed by itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed, which makes the certificate")
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*argv, "-out", cert, "-keyout", key], check=True, capture_output=True)
+    return cert, key
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:

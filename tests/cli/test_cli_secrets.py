@@ -92,6 +92,7 @@ def test_on_a_terminal_it_is_asked_for_and_not_shown(tmp_path: Path) -> None:
     assert VALUE.encode() not in shown
 
 
+@pytest.mark.promise("S6")
 def test_a_rotation_that_is_killed_at_any_step_leaves_all_of_it_readable(tmp_path: Path) -> None:
     (tmp_path / "muster.toml").touch()
     assert run_muster(tmp_path, "workspace", "create", "acme").returncode == 0

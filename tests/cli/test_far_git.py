@@ -34,6 +34,7 @@ def on_branch(served: Served, name: str) -> str:
     return git(served.folder, "show", f"muster/plan/p:{name}")
 
 
+@pytest.mark.promise("S18")
 def test_work_done_elsewhere_is_on_the_branch_of_its_plan_here(served: Served, elsewhere: Path) -> None:
     with working(elsewhere, served, served.worker, "-n", "2"):
         until(lambda: len(served.far()) == 2, "the workers are known")
@@ -84,6 +85,7 @@ def test_work_that_was_cut_off_is_sent_and_another_host_goes_on_with_it(
     assert git(served.folder, "show", "muster/task/p/t:whole") == "half", "as the settings of that host say"
 
 
+@pytest.mark.promise("S3")
 def test_work_that_could_not_be_sent_is_sent_when_the_server_is_back(served: Served, elsewhere: Path) -> None:
     with Wire(served.url) as wire, working(elsewhere, served, served.worker, url=wire.url):
         until(served.far, "the worker is known")

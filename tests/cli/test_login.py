@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import http.server
 import json
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -192,14 +190,9 @@ def page(kind: str, data: bytes, status: int = 200, *, chunked: bool = False) ->
 
 
 def test_a_certificate_of_ones_own_is_trusted_once_its_file_is_named(
-    cli: Cli, root: Path, tmp_path: Path, config: Path
+    cli: Cli, root: Path, tmp_path: Path, config: Path, certificate: tuple[Path, Path]
 ) -> None:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed, which makes the certificate")
-    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    argv += ["-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([*argv, "-out", str(cert), "-keyout", str(key)], check=True, capture_output=True)
+    cert, key = certificate
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(cert, key)
     with far_owner(tmp_path / "elsewhere", tls) as far:

@@ -80,6 +80,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         crew.close()
 
 
+@pytest.mark.promise("S1")
 def test_a_claim_that_is_repeated_gives_the_same(way: Way) -> None:
     worker = way.worker()
     (task_id, _) = way.tasks(worker, 2)
@@ -90,6 +91,7 @@ def test_a_claim_that_is_repeated_gives_the_same(way: Way) -> None:
     assert way.claim(worker).task_id != task_id
 
 
+@pytest.mark.promise("S16")
 def test_what_is_told_of_an_attempt_is_kept_for_the_next_one(way: Way) -> None:
     worker = way.worker()
     way.tasks(worker, max_retries=1)
@@ -107,6 +109,7 @@ def test_what_is_told_of_an_attempt_is_kept_for_the_next_one(way: Way) -> None:
     assert next_one.checkpoint == "größer \0".encode()
 
 
+@pytest.mark.promise("S3")
 def test_an_old_attempt_changes_nothing_any_more(way: Way) -> None:
     worker = way.worker()
     way.tasks(worker)
@@ -125,6 +128,7 @@ def test_an_old_attempt_changes_nothing_any_more(way: Way) -> None:
     assert way.crew.report(done).status is TaskStatus.COMPLETED
 
 
+@pytest.mark.promise("S4")
 def test_the_end_of_an_attempt_may_be_told_twice(way: Way) -> None:
     worker = way.worker()
     way.tasks(worker)

@@ -85,6 +85,7 @@ def test_once_the_attempt_is_over_nothing_is_told(rig: Rig) -> None:
         rig.do(asks(job))
 
 
+@pytest.mark.promise("S13")
 def test_another_workspace_finds_neither_the_task_nor_the_secret(rig: Rig) -> None:
     (job,) = rig.claim()
     with pytest.raises(NotFound):
@@ -96,6 +97,7 @@ def test_another_workspace_finds_neither_the_task_nor_the_secret(rig: Rig) -> No
     assert rig.do(asks(job)).sealed == {"TOKEN": "sealed"}
 
 
+@pytest.mark.promise("L3")
 @pytest.mark.parametrize("why", [not_set("TOKEN"), key_lost("TOKEN")])
 def test_a_task_waits_for_a_secret_and_goes_on_once_it_is_set(rig: Rig, why: str) -> None:
     (job,) = rig.claim()

@@ -52,13 +52,12 @@ def test_it_is_a_host_that_knows_itself():
 def test_ends_are_waited_for(hostiles, monkeypatch, told):
     if not told:
         monkeypatch.setattr(process_table, "open_pidfd", lambda pid: None)
-    child, other = spawn("true"), spawn("sleep", "600")
+    child, other = spawn("sleep", "600"), spawn("sleep", "600")
     ending, left = (hostiles.host.identify(one.pid) for one in (child, other))
-    assert wait_for_ends({ending, left}, within_s=0.01) in ({left}, {ending, left})
-    child.wait()
-    assert wait_for_ends({ending, left._replace(start=left.start + 1)}, within_s=HOURS_S) == set()
-    other.kill()
-    assert wait_for_ends({left}, within_s=HOURS_S) == set()
+    child.kill()
+    assert wait_for_ends({ending}, within_s=HOURS_S) == set()
+    assert wait_for_ends({ending, left}, within_s=0.01) == {left}
+    assert wait_for_ends({left._replace(start=left.start + 1)}, within_s=HOURS_S) == set()
     end(child, other)
 
 

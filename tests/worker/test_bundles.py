@@ -116,6 +116,7 @@ def test_parts_may_come_twice_or_not_at_all_and_the_whole_is_kept(
     assert [*(server / ".muster" / "bundles" / "in").iterdir()] == []
 
 
+@pytest.mark.promise("S18")
 def test_only_who_knows_where_it_stands_moves_a_plans_branch(
     desk: LocalGit, server: Path, there: Path
 ) -> None:

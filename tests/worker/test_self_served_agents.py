@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from real_crew import crew
 
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
+from muster.model.errors import Conflict
 from patience import until
 
 ADA = {"actor": "ada"}
@@ -41,6 +45,7 @@ class Program:
         return self._api.post(f"{TASKS}/{task_id}/complete", fields)
 
 
+@pytest.mark.promise("S3", "S16")
 def test_others_do_what_it_leaves_when_it_dies_or_drains(tmp_path: Path) -> None:
     (tmp_path / "muster.toml").write_text('[health]\nheartbeat = "200ms"\nlease = "1s"\n')
     with crew(tmp_path, "owner") as (api, _):
@@ -63,7 +68,7 @@ def test_others_do_what_it_leaves_when_it_dies_or_drains(tmp_path: Path) -> None
 
         until(looks, "the second one has its task")
         assert (taken[0]["taskId"], taken[0]["epoch"]) == (number, 2)
-        assert taken[0]["checkpoint"] is not None
+        assert json.loads(base64.b64decode(taken[0]["checkpoint"])) == {"done": 4}
         until(
             lambda: second.beat(currentTaskId=number)["tasks"][0]["current"] and status("first") == "offline",
             "the first one is taken for gone",
@@ -72,6 +77,8 @@ def test_others_do_what_it_leaves_when_it_dies_or_drains(tmp_path: Path) -> None
         assert "nothing was heard of agent-" in str(detail["attempts"])
         # It is back: its old word counts for nothing, and it may work again.
         assert first.beat(currentTaskId=number)["tasks"][0]["current"] is False
+        with pytest.raises(Conflict):
+            first.complete(number, outputResult={"done": 4})
         assert status("first") == "idle"
         api.call("PATCH", f"{AGENTS}/second", {"status": "draining", **ADA})
         api.post(TASKS, {"title": "another", **ADA})
