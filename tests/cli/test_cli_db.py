@@ -8,7 +8,7 @@ import stat
 import apsw
 import pytest
 
-from muster.stores.sqlite import store as sqlite_store
+from muster.stores.sqlite import schema
 from muster.stores.sqlite.store import SqliteStore
 
 
@@ -34,7 +34,7 @@ def test_backup_beside_a_living_owner(cli, owner, root):
     assert (
         again["path"] == str(root / "copy.db")
         and again["tasks"] == 5
-        and again["schema"] == sqlite_store.newest_schema()
+        and again["schema"] == schema.newest_schema()
     )
 
 
@@ -94,10 +94,10 @@ def test_a_halt_is_lifted_once_the_store_is_sound(cli, idle, root):
 
 def test_migrate(cli, idle, root, monkeypatch):
     path = root / ".muster" / "state.db"
-    known = sqlite_store._MIGRATIONS
+    known = schema._MIGRATIONS
     present = known[-1][0]
     later = [(present + 1, "CREATE TABLE later (x);"), (present + 2, "INSERT INTO later VALUES (7);")]
-    monkeypatch.setattr(sqlite_store, "_MIGRATIONS", [*known, *later])
+    monkeypatch.setattr(schema, "_MIGRATIONS", [*known, *later])
     before = path.read_bytes()
     ran = cli("db", "check")
     assert ran.code == 0 and f"schema {present} (muster db migrate: {present + 2})" in ran.out

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from factories import NOW, plain_attempt, plain_task
 from muster.model.commands import Offer
 from muster.model.events import Event, Level
-from muster.model.rows import DEFAULT_WORKSPACE, Lane, NewTask, Plan, WorkerRow
+from muster.model.rows import DEFAULT_WORKSPACE, LaneKey, NewTask, Plan, WorkerRow
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus, TaskStatus, WorkerStatus
 from muster.model.task import Attempt, Task
 from muster.ports.store import Store, Transaction, Tx, Writes
@@ -63,6 +63,10 @@ class Subject:
 
     def add_plan(self, name: str = "api", plan_id: int = PLAN_ID, source: str | None = None) -> None:
         self.tx("add_plan", Plan(plan_id, DEFAULT_WORKSPACE, name, source, NOW.wall_ms, 0))
+
+    def lane(self, agent: str = "claude", **changes: Any) -> int:
+        number: int = self.tx("lane_id", lane_key(agent, **changes), NOW.wall_ms)
+        return number
 
     def add(self, *new_tasks: tuple[NewTask, Task]) -> None:
         self.write(new_tasks=list(new_tasks))
@@ -163,5 +167,5 @@ def make_worker(worker_id: str, **changes: Any) -> WorkerRow:
     return replace(worker, **changes)
 
 
-def make_lane(lane_id: int, **changes: Any) -> Lane:
-    return replace(Lane(lane_id, DEFAULT_WORKSPACE, PLAN_ID, "claude", (), "", ""), **changes)
+def lane_key(agent: str = "claude", **changes: Any) -> LaneKey:
+    return LaneKey(PLAN_ID, agent, (), "", "")._replace(**changes)

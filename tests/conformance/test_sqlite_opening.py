@@ -19,10 +19,12 @@ from store_rows import NOW, Subject, new_task, writes
 from muster.hosts.file_lock import Lock, holder
 from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreRefused, Unavailable
 from muster.ports.store import Tx
+from muster.stores.sqlite import schema
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import examine, write_anew
 from muster.stores.sqlite.halt import BACKUPS
-from muster.stores.sqlite.store import UNRELEASED, SqliteStore
+from muster.stores.sqlite.schema import UNRELEASED
+from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
 
 BIG = 12 << 20
@@ -183,7 +185,7 @@ def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) 
 
 def test_a_schema_of_before_the_first_release_is_refused_and_kept(path: Path) -> None:
     """There were eight; all of their stores had tasks, and no newer Muster can read them."""
-    numbers = [number for number, _ in sqlite_store._MIGRATIONS]
+    numbers = [number for number, _ in schema._MIGRATIONS]
     assert not set(numbers[1:]) & set(range(2, UNRELEASED + 1))
     old = apsw.Connection(str(path))
     old.execute("CREATE TABLE tasks (id INTEGER PRIMARY KEY, title TEXT) STRICT")
@@ -236,9 +238,9 @@ def test_a_store_of_another_build_names_its_backup(path: Path, runner: asyncio.R
 
 def test_the_shape_that_is_known_is_the_one_that_is_made(path: Path, runner: asyncio.Runner) -> None:
     subject = opened(path, runner)
-    made = sqlite_store._shape(subject.store._writer)
+    made = schema._shape(subject.store._writer)
     subject.store.close()
-    assert hex(sqlite_store._checksum(made)) == hex(sqlite_store._NEWEST_SHAPE)
+    assert hex(schema._checksum(made)) == hex(schema._NEWEST_SHAPE)
 
 
 def test_what_a_person_has_added_to_a_store_is_no_other_build(path: Path, runner: asyncio.Runner) -> None:
@@ -343,6 +345,6 @@ def test_a_look_that_outlives_its_store_halts_nothing(path: Path, monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr(sqlite_store, "identity", closed_meanwhile)
-        store.look()
+        store.look_now()
     assert store.halted is None
     SqliteStore.open(path).close()

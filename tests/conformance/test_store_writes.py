@@ -14,7 +14,6 @@ from store_rows import (
     Subject,
     make_attempt,
     make_event,
-    make_lane,
     make_task,
     make_worker,
     new_task,
@@ -27,7 +26,7 @@ from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
 from muster.model.views import TaskFilter
 from muster.ports.found_rows import Existing
-from muster.ports.store import Tx
+from muster.ports.store import Transaction, Tx
 
 
 class Broken(Exception):
@@ -257,20 +256,21 @@ def test_what_was_begun_and_lost_stands_before_what_nobody_has_begun(subject: Su
 
 
 def test_only_claimable_tasks_open_a_lane(subject: Subject) -> None:
+    lanes = [subject.lane(f"agent-{n}") for n in range(7)]
     subject.add(
-        new_task(1, lane_id=10),
-        new_task(2, lane_id=30),
-        new_task(3, lane_id=30),
-        new_task(4, lane_id=20, after=((1, False),)),
-        new_task(5, lane_id=40, next_attempt_at_ms=0),
-        new_task(6, lane_id=50, status=TaskStatus.PAUSED),
-        new_task(7, lane_id=60, status=TaskStatus.COMPLETED),
+        new_task(1, lane_id=lanes[1]),
+        new_task(2, lane_id=lanes[3]),
+        new_task(3, lane_id=lanes[3]),
+        new_task(4, lane_id=lanes[2], after=((1, False),)),
+        new_task(5, lane_id=lanes[4], next_attempt_at_ms=0),
+        new_task(6, lane_id=lanes[5], status=TaskStatus.PAUSED),
+        new_task(7, lane_id=lanes[6], status=TaskStatus.COMPLETED),
     )
-    assert subject.tx("open_lanes") == [10, 30]
-    assert [subject.tx("ready", lane, 5) for lane in (20, 40, 50, 60)] == [[], [], [], []]
-    subject.write(tasks=[make_task(1, lane_id=10, status=TaskStatus.CANCELLED)])
-    subject.write(tasks=[make_task(4, lane_id=20)])
-    assert subject.tx("open_lanes") == [20, 30]
+    assert [lane.agent for lane in subject.tx("open_lanes")] == ["agent-1", "agent-3"]
+    assert [subject.tx("ready", lanes[n], 5) for n in (2, 4, 5, 6)] == [[], [], [], []]
+    subject.write(tasks=[make_task(1, lane_id=lanes[1], status=TaskStatus.CANCELLED)])
+    subject.write(tasks=[make_task(4, lane_id=lanes[2])])
+    assert [lane.agent for lane in subject.tx("open_lanes")] == ["agent-2", "agent-3"]
 
 
 def test_no_lane_is_open_in_an_empty_store(subject: Subject) -> None:
@@ -278,13 +278,16 @@ def test_no_lane_is_open_in_an_empty_store(subject: Subject) -> None:
     assert not subject.read("any_ready")
 
 
-def test_lanes_come_back_with_what_they_match(subject: Subject) -> None:
-    lanes = [make_lane(1), make_lane(2, agent="", capabilities=("gpu", "rust"))]
-    for lane in lanes:
-        subject.tx("add_lane", lane)
-    assert subject.tx("lanes") == lanes
-    with pytest.raises(subject.integrity_error):
-        subject.tx("add_lane", make_lane(3))
+def test_a_lane_is_made_once_and_comes_back_with_what_it_matches(subject: Subject) -> None:
+    first, second = subject.lane("claude"), subject.lane("", capabilities=("gpu", "rust"))
+    assert (subject.lane("claude"), subject.lane("", capabilities=("gpu", "rust"))) == (first, second)
+    subject.add(new_task(1, lane_id=first), new_task(2, lane_id=second))
+    whole = ("claude", (), "", ""), ("", ("gpu", "rust"), "", "")
+    found = subject.tx("open_lanes")
+    assert [(lane.id, lane.workspace_id, lane.plan_id) for lane in found] == [
+        (number, DEFAULT_WORKSPACE, PLAN_ID) for number in (first, second)
+    ]
+    assert tuple((lane.agent, lane.capabilities, lane.profile, lane.limit_key) for lane in found) == whole
 
 
 def test_a_worker_holds_its_open_attempts_only(subject: Subject) -> None:
@@ -426,14 +429,23 @@ def test_meta_keeps_the_last_word(subject: Subject) -> None:
     assert (subject.tx("meta", "term"), subject.read("meta", "term")) == ("2", "2")
 
 
-def test_the_highest_id_counts_tasks_plans_and_lanes(subject: Subject) -> None:
-    assert subject.tx("last_id") == DEFAULT_WORKSPACE
-    subject.add(new_task(5))
-    assert subject.tx("last_id") == 5
-    subject.add_plan(plan_id=8)
-    assert subject.tx("last_id") == 8
-    subject.tx("add_lane", make_lane(11))
-    assert subject.tx("last_id") == 11
+def test_numbers_grow_with_time_and_beyond_all_that_are_in_use(subject: Subject) -> None:
+    given = [*subject.tx("take_ids", 3, 0), *subject.tx("take_ids", 2, NOW.wall_ms), subject.lane()]
+    assert given == sorted({*given, DEFAULT_WORKSPACE})[1:]
+    assert given[3] >> 12 >= NOW.wall_ms - 1_735_689_600_000, "all but 12 bits are milliseconds since 2025"
+    assert given[-1] < 1 << 53
+
+
+def test_a_number_is_not_given_again_after_a_roll_back(subject: Subject) -> None:
+    given: list[int] = []
+
+    async def taken_in_vain(tx: Transaction) -> None:
+        given.extend(await tx.of(DEFAULT_WORKSPACE).take_ids(2, NOW.wall_ms))
+        raise Broken
+
+    with pytest.raises(Broken):
+        subject.ask(subject.store.transact(taken_in_vain))
+    assert not set(given) & set(subject.tx("take_ids", 3, NOW.wall_ms))
 
 
 def test_waits_that_are_moved_are_moved_for_who_reads_them_next(subject: Subject) -> None:

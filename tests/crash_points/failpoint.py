@@ -18,11 +18,10 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
-from muster.model.errors import StoreFault
 from muster.model.seals import Grants
 from muster.model.task import Now
 from muster.ports.engine import Asked
@@ -127,8 +126,5 @@ class _Brink:
 
         return await self._store.transact(to_the_brink)
 
-    def halt(self, reason: str) -> StoreFault:
-        return self._store.halt(reason)
-
-    def close(self) -> None:
-        self._store.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)

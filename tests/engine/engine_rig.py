@@ -107,10 +107,13 @@ class Rig:
         self._open()
 
     def _open(self) -> None:
-        self.store = SqliteStore.open(self.path)
+        self.store = self._open_store()
         self.engine = Engine(self.store, FixedChance(), self.policy)
         self.reads = self.store.reads.of(DEFAULT_WORKSPACE)
         self.queries = Queries(self.reads, self.clock, self.policy)
+
+    def _open_store(self) -> Any:
+        return SqliteStore.open(self.path)
 
     def reopen(self) -> None:
         """Another owner: nothing but the file is left of the last one."""

@@ -258,10 +258,10 @@ def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
     line.together(enqueue({"a": []}, plan="good", specs={"a": {"agent": "claude"}}), POISON[0])
 
     async def lanes(tx: Any) -> list[Any]:
-        return [lane.id for lane in await tx.lanes()]
+        return list(tx._known.lanes)
 
     async def used(tx: Any) -> list[int]:
-        return list(await tx.of(DEFAULT_WORKSPACE).open_lanes())
+        return [lane.id for lane in await tx.of(DEFAULT_WORKSPACE).open_lanes()]
 
     known = drive(line.store.transact(lanes))
     assert len(known) == 2

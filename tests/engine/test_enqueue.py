@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.engine.batch import drive
-from muster.engine.memory import Ids
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.edits import EditTask
 from muster.model.errors import BadInput
+from muster.model.numbers import Ids
 from muster.model.states import ErrorKind
 from searches import properties
 

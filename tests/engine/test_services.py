@@ -12,11 +12,11 @@ import pytest
 from engine_rig import FakeClock, Rig, complete, fail
 
 from muster.engine.batch import drive
-from muster.engine.detached_call import detached_call
 from muster.engine.service import Service
 from muster.engine.services import scheduler as scheduler_module
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.ticker import Ticker
+from muster.hosts.detached_call import detached_call
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import BadPlan, MusterError, StoreRefused, TermOver

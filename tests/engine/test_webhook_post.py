@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from muster.engine.detached_call import detached_call
+from muster.hosts.detached_call import detached_call
 from muster.model.errors import NotAllowed, Unavailable
 from muster.outbound.webhook_post import WebhookPost, forbidden
 

@@ -332,7 +332,7 @@ def test_who_wrote_without_damage_is_no_fault(tmp_path: Path) -> None:
     other.wal_checkpoint()
     other.close()
     os.utime(path)
-    store.look()
+    store.look_now()
     assert store.halted is None
     drive(rig.engine.apply(asked(c.NewBoot()), rig.clock.now()))
     store.close()
@@ -345,7 +345,7 @@ def test_a_file_that_was_put_back_is_taken_again(tmp_path: Path) -> None:
     store = SqliteStore.open(project.store)
     moved = project.store.with_name("moved.db")
     project.store.rename(moved)
-    store.look()
+    store.look_now()
     store.close()
     with pytest.raises(StoreHalted):
         SqliteStore.open(project.store, known=True)
@@ -364,7 +364,7 @@ def test_an_older_copy_that_was_put_in_its_place_is_taken_as_restored(tmp_path: 
     back_up(project.store, copy)
     store = SqliteStore.open(project.store)
     copy.replace(project.store)
-    store.look()
+    store.look_now()
     store.close()
     assert muster(tmp_path, "task", "add", "two", "--agent", "shell", "--prompt", "true")[0] == 1
     assert muster(tmp_path, "db", "restored")[0] == 0

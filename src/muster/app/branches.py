@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from muster.engine.detached_call import detached_call
+from muster.hosts.detached_call import detached_call
 from muster.worker.git import Repository
 
 LOCK_S = 10.0

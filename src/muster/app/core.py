@@ -25,7 +25,6 @@ from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
-from muster.engine.detached_call import detached_call
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
 from muster.engine.moved_boxes import OtherFiles, all_left
@@ -40,6 +39,7 @@ from muster.engine.services.ticker import Ticker
 from muster.engine.services.webhook_sender import WebhookSender
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
 from muster.hosts.attempt_folders import LocalFolders, attempt_folder, kept_artifact
+from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.local_host import LocalHost
@@ -61,7 +61,6 @@ from muster.ports.runtime import PLAN_FILES
 from muster.ports.vault import Vault
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import LocalWakeups, SystemClock
-from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
 
@@ -229,19 +228,17 @@ class Owner:
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
-        halt = self.store.halted
-        return halt.error(self._project.store) if halt is not None else None
+        return self.store.fault
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         folder = attempt_folder(self._project.attempts_dir, task_id, epoch)
         return await asyncio.to_thread(kept_artifact, folder, name)
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
-        """In a thread: everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""
+        """Everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""
         if (fault := self.halted()) is not None and not isinstance(fault, ProjectCopied):
             raise fault
-        report = await asyncio.to_thread(back_up, self._project.store, target, force=force)
-        return BackedUp(path=str(report.path), bytes=report.bytes, tasks=report.tasks, schema=report.schema)
+        return await self.store.back_up(target, force=force)
 
     async def tick_boxes(self, plan: str | None = None) -> str:
         """Now and not at the ticker's next look, of this plan or of all; why some boxes wait, if any does."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from muster.app.branches import held
 from muster.config.project import Project
-from muster.engine.detached_call import detached_call
+from muster.hosts.detached_call import detached_call
 from muster.model.commands import AttemptCommand
 from muster.model.errors import BadInput, NotFound, Unavailable
 from muster.model.far_git import (

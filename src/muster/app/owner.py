@@ -19,7 +19,6 @@ from muster.app.settings import load_config
 from muster.client.http import address
 from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
-from muster.engine.detached_call import detached_call
 from muster.hosts.file_lock import holder
 from muster.hosts.logs import log_as
 from muster.hosts.trace import tracer
@@ -128,7 +127,7 @@ async def mind_files(
         try:
             while True:
                 await asyncio.sleep(FILES_LOOK_S)
-                await detached_call(owner.store.look)
+                await owner.store.look()
                 with contextlib.suppress(OSError):  # its folder may be gone as well
                     if _is_missing(path):
                         listening = bound.enter_context(bound_to(path))

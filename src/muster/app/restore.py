@@ -27,7 +27,8 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.copies import CopyReport, examine, write_anew
 from muster.stores.sqlite.file import halt_of
-from muster.stores.sqlite.store import SqliteStore, refuse_newer
+from muster.stores.sqlite.schema import refuse_newer
+from muster.stores.sqlite.store import SqliteStore
 
 INCARNATION_CHARS = 16
 

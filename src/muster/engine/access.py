@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from muster.engine.memory import Memory
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.engine.views import Views
@@ -18,18 +17,20 @@ from muster.model.rows import Workspace
 
 
 class Access:
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-
     async def add_workspace(self, views: Views, command: c.AddWorkspace) -> WorkspaceAdded:
         """Raises Conflict where there is one of that name."""
         if await views.tx.workspace_named(command.name) is not None:
             raise Conflict(f"there is a workspace {command.name} already", "muster workspace list")
-        workspace = Workspace(self._memory.ids.next(views.now.wall_ms), command.name, views.now.wall_ms)
+        (number,) = await views.tx.take_ids(1, views.now.wall_ms)
+        workspace = Workspace(number, command.name, views.now.wall_ms)
         await views.tx.add_workspace(workspace)
         said = f"workspace {workspace.name} made by {command.actor}"
         await note(
-            views.of(workspace.id), f"workspace {workspace.name}", "workspace_added", said, command.actor
+            await views.of(workspace.id),
+            f"workspace {workspace.name}",
+            "workspace_added",
+            said,
+            command.actor,
         )
         return WorkspaceAdded(id=workspace.id, name=workspace.name)
 
@@ -74,8 +75,9 @@ class Access:
                 f"muster member set {member.name} --role {command.role}",
             )
         now_ms = view.now.wall_ms
+        (number,) = await view.tx.take_ids(1, now_ms)
         token = Token(
-            id=self._memory.ids.next(now_ms),
+            id=number,
             workspace_id=view.tx.workspace_id,
             name=command.name,
             member=member.name,

@@ -11,7 +11,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from muster.engine.memory import Memory
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.engine.workers import Workers, living
@@ -27,8 +26,8 @@ from muster.model.webhooks import HookKind, of_worker
 
 
 class Agents:
-    def __init__(self, memory: Memory, workers: Workers) -> None:
-        self._memory, self._workers = memory, workers
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
 
     def handlers(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
         return {
@@ -85,7 +84,7 @@ class Agents:
                     f"agent {name} is run by {worker.id}, with the settings of its host; nothing was changed",
                     "register under another name, or change [agents.NAME] of muster.toml",
                 )
-        if known is None and len(self._memory.agents.get(view.tx.workspace_id, ())) >= AGENTS_MAX:
+        if known is None and view.known.agent_count >= AGENTS_MAX:
             raise Conflict(
                 f"there are {AGENTS_MAX} agents; nothing was changed", "DELETE /api/v1/agents/NAME"
             )
@@ -198,7 +197,7 @@ class Agents:
                 f"POST /api/v1/agents/{row.name}/terminate",
             )
         await view.tx.drop_agent(row.name)
-        self._memory.forget_agent(row)
+        view.known.forget_agent(row)
         await note(view, f"agent {row.name}", "agent_removed", f"removed by {command.actor}", command.actor)
         return Done()
 
@@ -277,7 +276,7 @@ class Agents:
         return await living(view, row.worker_id) if row is not None and row.worker_id else None
 
     def _row(self, view: View, name: str) -> AgentRow | None:
-        return self._memory.agents.get(view.tx.workspace_id, {}).get(name)
+        return view.known.agent(name)
 
     def _named(self, view: View, name: str) -> AgentRow:
         row = self._row(view, name)
@@ -287,4 +286,4 @@ class Agents:
 
     async def _keep(self, view: View, row: AgentRow) -> None:
         await view.tx.put_agent(row)
-        self._memory.know_agent(row)
+        view.known.know_agent(row)

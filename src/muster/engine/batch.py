@@ -96,7 +96,7 @@ class Batcher:
         """The future holds the answer, or the MusterError that refused the command."""
         future: Future[Answer] = Future()
         if not self._put(asked, future):
-            future.set_exception(_shutting_down())
+            future.set_exception(shutting_down())
         return future
 
     async def execute(self, command: Command) -> Answer:
@@ -105,7 +105,7 @@ class Batcher:
     async def carry_out(self, asked: Asked) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if not self._put(asked, future):
-            raise _shutting_down()
+            raise shutting_down()
         return await future
 
     async def execute_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
@@ -117,7 +117,7 @@ class Batcher:
         replies: list[asyncio.Future[Answer]] = [loop.create_future() for _ in asked]
         for one, reply in zip(asked, replies, strict=True):
             if not self._put(one, reply):
-                reply.set_exception(_shutting_down())
+                reply.set_exception(shutting_down())
         found: list[Answer | MusterError] = []
         for outcome in await asyncio.gather(*replies, return_exceptions=True):
             if isinstance(outcome, BaseException) and not isinstance(outcome, MusterError):
@@ -142,7 +142,7 @@ class Batcher:
         else:
             closed = sum(self._put(one, reply) for one, reply in calls) < len(calls)
         if closed:
-            _settle([(reply, _shutting_down()) for _, reply in calls if not reply.done()])
+            _settle([(reply, shutting_down()) for _, reply in calls if not reply.done()])
         found: list[Answer | MusterError] = []
         for _, reply in calls:
             try:
@@ -245,7 +245,7 @@ class WorkspaceEngine:
         return await self._batcher.carry_out_all([Asked(one, self._workspace_id) for one in commands])
 
 
-def _shutting_down() -> Unavailable:
+def shutting_down() -> Unavailable:
     return Unavailable("the owner is shutting down; nothing was written", "try again")
 
 

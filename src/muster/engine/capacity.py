@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from muster.engine.policy import Policy
 from muster.engine.view import View
+from muster.ports.locks import WRITERS, Locks, agent_lock, limit_lock
 
 
 class Capacity:
@@ -36,11 +37,19 @@ class Capacity:
         return None
 
 
-async def capacity(view: View, policy: Policy) -> Capacity | None:
-    """None where nothing is limited.  Counted in this transaction, so two cannot overfill."""
+async def capacity(
+    view: View, policy: Policy, agents: Collection[str], limit_keys: Collection[str]
+) -> Capacity | None:
+    """Of these agents and limits; None where nothing is limited.  Counted in this transaction, which holds the
+    places until it ends, so two cannot overfill."""
     if not policy.limited:
         return None
     await view.flush()
+    held = {agent_lock(agent) for agent in agents if agent in policy.agent_slots}
+    held.update(limit_lock(key) for key in limit_keys if key in policy.limits)
+    if not policy.writers.isdisjoint(agents):
+        held.add(WRITERS)
+    await view.tx.lock(Locks(names=frozenset(held)))
     by_agent, by_limit = await view.tx.open_by_agent(), await view.tx.open_by_limit()
     return Capacity(
         {agent: most - by_agent.get(agent, 0) for agent, most in policy.agent_slots.items()},

@@ -9,10 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from muster.engine.capacity import capacity
-from muster.engine.memory import Memory
 from muster.engine.permissions import standing
 from muster.engine.policy import Policy
-from muster.engine.pools import barred, known_pools, try_pools
+from muster.engine.pools import barred, known_pools, pools_to_set, try_pools
 from muster.engine.view import View
 from muster.engine.workers import ONLY, crew_status
 from muster.model import commands as c
@@ -25,14 +24,14 @@ from muster.model.states import CrewStatus
 from muster.model.task import BY_HAND, Attempt, Task
 from muster.model.touches import overlap
 from muster.model.usage import usage_of
+from muster.ports.locks import TOUCHES, locks
 
 TOUCHING_MAX = 100
 """So many tasks of one lane are passed over, because they would change the files of one that runs."""
 
 
 class Claims:
-    def __init__(self, memory: Memory, policy: Policy) -> None:
-        self._memory = memory
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
 
     async def claim(self, view: View, command: c.Claim) -> Claimed:
@@ -49,7 +48,7 @@ class Claims:
         again = [attempt for attempt in held if attempt.request_id == command.request_id]
         if again:
             return Claimed(jobs=await self.jobs(view, again))
-        if self._memory.used(command):
+        if await view.requests.was_given(view.tx, command):
             return Claimed(jobs=(), over=True)  # a late repetition: nobody waits for what it would be given
         crew = await crew_status(view)
         if worker.draining or crew is not CrewStatus.RUNNING:
@@ -58,6 +57,8 @@ class Claims:
         if free <= 0:
             return Claimed(jobs=())
         known = await known_pools(view)
+        if known:
+            known = await pools_to_set(view)  # of a provider in doubt one tries, whoever asks
         chosen = await self._choose(view, worker, free, known)
         await view.load([task.id for task, _ in chosen])
         opened = [self._grant(view, command, task, agent, worker) for task, agent in chosen]
@@ -70,12 +71,11 @@ class Claims:
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
         closed = await barred(view, known) if known else set()
-        drained = self._memory.drained(view.tx.workspace_id)
+        drained = view.known.drained
         touched: list[tuple[int | None, str]] | None = None
         """(plan, files) of what runs; None as long as nobody has asked."""
         only = await view.tx.meta(ONLY)
-        for lane_id in await view.tx.open_lanes():
-            lane = self._memory.lanes[lane_id]
+        for lane in await view.tx.open_lanes():
             agents = [
                 agent
                 for agent in lane.agents_for(worker)
@@ -83,23 +83,26 @@ class Claims:
             ]
             if agents:
                 mismatch = lane.mismatch(worker.offer(agents[0]))
-                ready = await (view.tx.ready(lane_id, free) if not only else _alone(view, int(only), lane_id))
+                ready = await (view.tx.ready(lane.id, free) if not only else _alone(view, int(only), lane.id))
                 if any(task.touches for task in ready):
                     if touched is None:
                         await view.flush()
+                        await view.tx.lock(locks(TOUCHES))
                         touched = [(other.plan_id, other.files) for other in await view.tx.touching()]
                     # Some of them may have to wait; those behind them need not.
                     if touched and not only:
-                        ready = await view.tx.ready(lane_id, free + TOUCHING_MAX)
+                        ready = await view.tx.ready(lane.id, free + TOUCHING_MAX)
                 if worker.by_itself and any(task.done_epoch for task in ready):
                     # What is done and is to be published is a matter of workers with a working tree.
-                    more = ready if only else await view.tx.ready(lane_id, free + TOUCHING_MAX)
+                    more = ready if only else await view.tx.ready(lane.id, free + TOUCHING_MAX)
                     ready = [task for task in more if not task.done_epoch]
                 for task in ready:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
         candidates.sort(key=lambda candidate: candidate[0])
-        left = await capacity(view, self._policy) if candidates else None
+        able_agents = {agent for *_, agents in candidates for agent in agents}
+        limit_keys = {lane.limit_key for _, _, lane, _ in candidates}
+        left = await capacity(view, self._policy, able_agents, limit_keys) if candidates else None
         chosen: list[tuple[Task, str]] = []
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
@@ -118,7 +121,7 @@ class Claims:
 
     async def has_room(self, view: View, limit_key: str | None) -> bool:
         """Whether one more task with this limit key may begin."""
-        left = await capacity(view, self._policy)
+        left = await capacity(view, self._policy, (), [limit_key or ""])
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
     def _grant(self, view: View, command: c.Claim, task: Task, agent: str, worker: WorkerRow) -> Attempt:

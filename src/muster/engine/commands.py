@@ -5,8 +5,9 @@ Commands that arrive while a transaction is being synced form the next batch, so
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ from muster.engine.dependencies import depend
 from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
+from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
 from muster.engine.plan_files import set_sync, set_ticked
@@ -77,17 +79,17 @@ class Engine:
         self.store = store
         self.chance = chance
         self.policy = policy
-        self._memory = Memory(grants)
-        self._enqueuer = Enqueuer(self._memory, policy)
-        self._plan_updater = PlanUpdater(self._enqueuer, self._memory)
-        self._claims = Claims(self._memory, policy)
+        self._grants = grants
+        self._memory = None if store.shared else Memory.lasting(grants)
+        self._enqueuer = Enqueuer(policy)
+        self._plan_updater = PlanUpdater(self._enqueuer)
+        self._claims = Claims(policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
         self._workers = Workers(policy)
         self._plans = Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
-        self._access = Access(self._memory)
-        self._webhooks = Webhooks(self._memory, chance)
-        self._agents = Agents(self._memory, self._workers)
+        self._access, self._webhooks = Access(), Webhooks(chance)
+        self._agents = Agents(self._workers)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             c.Enqueue: self._plan_updater.add,
@@ -161,19 +163,21 @@ class Engine:
         return await self._plans.resume(view, command)
 
     async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
-        """One transaction for all commands.  Raises only what concerns the whole batch, then undone."""
+        """One transaction for all commands, `now` by this host's clocks.  Raises only what concerns the whole
+        batch, then undone."""
 
         given: list[c.Claim] = []
+        memory = self._memory or Memory.of_one(self._grants)
 
         async def work(tx: Transaction) -> Applied:
             given.clear()
-            await self._memory.refresh(tx)
-            views = Views(tx, now, self._view_of)
+            await memory.refresh(tx)
+            views = Views(tx, await tx.now(now), partial(self._view_of, memory, now))
             outcomes: list[Outcome | None] = [None] * len(asked)
             for workspace_id, places in (await self._by_workspace(tx, asked)).items():
                 commands = [(i, asked[i].command) for i in places]
                 if workspace_id != NOBODYS:
-                    given.extend(await self._work_in(views.of(workspace_id), commands, outcomes))
+                    given.extend(await self._work_in(await views.of(workspace_id), commands, outcomes))
                     continue
                 for i, command in commands:
                     outcomes[i] = await self._settled(self._for_all[type(command)], views, command)
@@ -186,12 +190,12 @@ class Engine:
         try:
             applied = await self.store.transact(work)
         except BaseException as error:
-            self._memory.forget()
+            memory.forget()
             if isinstance(error, StoreRewound):
-                raise self.store.halt(error.message) from error
+                raise await self.store.halt(error.message) from error
             raise
         for claim in given:
-            self._memory.note_given(claim)
+            memory.requests.note_given(claim)
         return applied
 
     async def _by_workspace(self, tx: Transaction, asked: Sequence[Asked]) -> dict[int, list[int]]:
@@ -203,11 +207,13 @@ class Engine:
             else:
                 whose = workspace_id if workspace_id is not None else await _whose(tx, command)
             found.setdefault(whose, []).append(i)
-        return found
+        # Servers that lock several workspaces do it in one order.
+        return dict(sorted(found.items())) if self.store.shared else found
 
-    def _view_of(self, tx: Tx, now: Now) -> View:
-        view = View(tx, now, self.chance, self.policy.retry, self._memory.incarnation)
-        view.outbox = self._webhooks.outbox(tx.workspace_id)
+    async def _view_of(self, memory: Memory, here: Now, tx: Tx, now: Now) -> View:
+        view = View(tx, now, self.chance, self.policy.retry, memory.incarnation)
+        view.here, view.known, view.requests = here, await memory.of(tx), memory.requests
+        view.outbox = self._webhooks.outbox(view.known)
         return view
 
     async def _work_in(
@@ -217,7 +223,9 @@ class Engine:
 
         Returns the claims that were given something.
         """
-        await view.load(_named_tasks(command for _, command in commands))
+        if self.store.shared:
+            await view.tx.lock(locks_of(command for _, command in commands))
+        await view.load(named_tasks(command for _, command in commands))
         claims: list[tuple[int, c.Claim]] = []
         for i, command in commands:
             # A claim sees what its neighbours have done: all of them arrived at the same time.
@@ -277,7 +285,8 @@ class Engine:
 
     async def _restored(self, views: Views, command: c.Restored) -> Answer:
         answer = await restored(views, command)
-        self._memory.forget()
+        if self._memory is not None:
+            self._memory.forget()
         return answer
 
     async def _append_log(self, view: View, command: c.AppendLog) -> Answer:
@@ -297,7 +306,7 @@ class Engine:
         key = lane_key(task.plan_id or 0, kept)
         if isinstance(command, c.Transfer):
             key = key._replace(agent=command.agent)
-        lane_id = await self._memory.lane(view, key)
+        lane_id = await view.tx.lane_id(key, view.now.wall_ms)
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
@@ -336,16 +345,6 @@ def _with_next(finished: Outcome | None, claimed: Outcome) -> Outcome:
     if not isinstance(finished, Moved):
         return claimed
     return replace(finished, next=claimed) if isinstance(claimed, Claimed) else finished
-
-
-def _named_tasks(commands: Iterable[c.Command]) -> list[int]:
-    ids: set[int] = set()
-    for command in commands:
-        if type(command) in TASK_COMMANDS:
-            ids.add(command.task_id)  # type: ignore[attr-defined]
-        elif isinstance(command, c.Heartbeat):
-            ids.update(task_id for task_id, _ in command.attempts)
-    return list(ids)
 
 
 async def prune(views: Views, command: c.Prune) -> Pruned:

@@ -9,7 +9,6 @@ from collections.abc import Set as AbstractSet
 import msgspec
 from msgspec.structs import replace
 
-from muster.engine.memory import Memory
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
@@ -24,6 +23,7 @@ from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Task, TaskFields
 from muster.ports.found_rows import Existing
+from muster.ports.locks import task_locks
 
 NUMBERED_MAX = 9
 """A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""
@@ -32,8 +32,7 @@ PAGE_TASKS = 500
 
 
 class Enqueuer:
-    def __init__(self, memory: Memory, policy: Policy) -> None:
-        self._memory = memory
+    def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._chooser = Chooser(policy.profiles)
 
@@ -45,8 +44,10 @@ class Enqueuer:
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self.find_plan(view, command)
-        known = await view.tx.existing(found.id, _names(command)) if found else {}
-        others = await self._by_number(view, command, known)
+        known, others = await self._look_up(view, command, found)
+        waited_for = _waited_for(command, known, others)
+        if waited_for and await view.tx.lock(task_locks(waited_for)):
+            known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
         given = await self._given_before(view, command)
@@ -61,7 +62,7 @@ class Enqueuer:
             plan = replace(plan, task_order=command.order)
             await view.tx.update_plan(plan)
         changed, completed, unproved = await self._compare(view, command, known)
-        ids = given | {at: self._memory.ids.next(view.now.wall_ms) for at in fresh}
+        ids = given | dict(zip(fresh, await view.tx.take_ids(len(fresh), view.now.wall_ms), strict=True))
         parents = known | others
         by_key = {key: task.id for key, task in parents.items()}
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
@@ -93,6 +94,13 @@ class Enqueuer:
             ),
         )
 
+    async def _look_up(
+        self, view: View, command: c.Enqueue, plan: Plan | None
+    ) -> tuple[dict[str, Existing], dict[str, Existing]]:
+        """What is there of all that the command names: in its plan by key, and elsewhere by number."""
+        known = await view.tx.existing(plan.id, _names(command)) if plan else {}
+        return known, await self._by_number(view, command, known)
+
     async def _with_keys(
         self, view: View, command: c.Enqueue, plan: Plan | None, given: Collection[int]
     ) -> c.Enqueue:
@@ -110,7 +118,7 @@ class Enqueuer:
         tasks = list(command.tasks)
         for at, key in bare.items():
             free = next((name for name in _numbered(key) if name not in taken), None)
-            chosen = free or f"{key}-{self._memory.ids.next(view.now.wall_ms)}"
+            chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
             taken.add(chosen)
             tasks[at] = replace(tasks[at], key=chosen)
         return replace(command, tasks=tuple(tasks))
@@ -196,20 +204,14 @@ class Enqueuer:
         return {numbers[task.id]: task for task in found}
 
     async def _make_room(self, view: View, count: int) -> None:
-        """Raises Overloaded where more would wait than the workspace may hold.
-
-        Counting costs a scan, so it is done only when what was counted last does not suffice.
-        """
-        room = self._memory.room.get(view.tx.workspace_id, 0)
-        if count > room:
-            room = self.policy.waiting_max - await view.tx.waiting()
-        if count > room:
+        """Raises Overloaded where more would wait than the workspace may hold."""
+        waiting = await view.tx.make_room(count, self.policy.waiting_max)
+        if waiting is not None:
             raise Overloaded(
-                f"{self.policy.waiting_max - room} tasks wait already and at most "
+                f"{waiting} tasks wait already and at most "
                 f"{self.policy.waiting_max} may; none of the {count} was added",
                 "let the crew catch up, or raise [task] waiting in muster.toml",
             )
-        self._memory.room[view.tx.workspace_id] = room - count
 
     async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
@@ -218,8 +220,9 @@ class Enqueuer:
 
     async def _new_plan(self, view: View, command: c.Enqueue) -> Plan:
         taken = await view.tx.plan_names()
+        (number,) = await view.tx.take_ids(1, view.now.wall_ms)
         plan = Plan(
-            id=self._memory.ids.next(view.now.wall_ms),
+            id=number,
             workspace_id=view.tx.workspace_id,
             name=free_name(command.plan, taken),
             source=command.source,
@@ -304,7 +307,7 @@ class Enqueuer:
             task_id=task_id,
             workspace_id=view.tx.workspace_id,
             plan_id=plan.id,
-            lane_id=self._memory.lane_ids.get(lane) or await self._memory.lane(view, lane),
+            lane_id=await view.tx.lane_id(lane, view.now.wall_ms),
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
             now=view.now,
@@ -339,6 +342,14 @@ class Enqueuer:
             return spec
         choice = self._chooser.choose(spec.title, spec.description, f"{spec.epic} {spec.feature}")
         return replace(spec, profile=choice.profile)
+
+
+def _waited_for(
+    command: c.Enqueue, known: Mapping[str, Existing], others: Mapping[str, Existing]
+) -> set[int]:
+    """Tasks that are there already and that new ones are to wait for: they must not end meanwhile."""
+    names = {name for spec in command.tasks if spec.key not in known for name in spec.depends_on}
+    return {task.id for found in (known, others) for name, task in found.items() if name in names}
 
 
 def _numbered(key: str) -> list[str]:

@@ -8,6 +8,7 @@ from muster.model.commands import AttemptCommand
 from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
 from muster.model.seals import Grants
 from muster.model.task import Attempt, Task
+from muster.ports.locks import TERM, TERM_SHARED, locks
 from muster.ports.store import Transaction, Tx
 
 
@@ -69,6 +70,7 @@ async def present_term(tx: Tx | Transaction) -> int:
 
 
 async def take_term(tx: Transaction) -> int:
+    await tx.lock(locks(TERM))
     term = await present_term(tx) + 1
     await tx.set_store_meta(_TERM, str(term))
     return term
@@ -76,6 +78,7 @@ async def take_term(tx: Transaction) -> int:
 
 async def check_term(tx: Tx | Transaction, term: int) -> None:
     """Raises TermOver where another coordinator has taken over since `term` was taken."""
+    await tx.lock(TERM_SHARED)
     present = await present_term(tx)
     if term != present:
         raise TermOver(f"this coordinator's term {term} is over; term {present} leads now")

@@ -25,7 +25,7 @@ async def note(
     details: Mapping[str, object] | None = None,
 ) -> None:
     """`subject`: a kind, and which one of it: `worker worker-a1b2c3d4`."""
-    number = int(await view.tx.meta(_EVENTS) or 0) + 1
+    number = int(await view.tx.meta_to_set(_EVENTS) or 0) + 1
     await view.tx.set_meta(_EVENTS, str(number))
     view.record(
         Event(

@@ -67,7 +67,7 @@ class Outbox:
             if plan is None:
                 continue
             known, is_now = f"settled {plan_id}", await _is_settled(tx, plan)
-            if is_now is bool(await tx.meta(known)):
+            if is_now is bool(await tx.meta_to_set(known)):
                 continue
             await tx.set_meta(known, "yes" if is_now else "")
             if is_now and by_a_move:

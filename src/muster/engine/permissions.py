@@ -24,12 +24,16 @@ async def standing(view: View) -> tuple[Permission, ...]:
     return permissions_of(await view.tx.meta(PERMISSIONS))
 
 
+async def _standing_to_set(view: View) -> tuple[Permission, ...]:
+    return permissions_of(await view.tx.meta_to_set(PERMISSIONS))
+
+
 async def answer(view: View, command: c.AnswerQuestion) -> Answer:
     asked = view.task(command.task_id)
     answered = moved(view.run(command.task_id, command))
     attempt = view.attempt(command.task_id)
     if command.always and command.allow is not None and attempt is not None:
-        known = await standing(view)
+        known = await _standing_to_set(view)
         same = (asked.plan_id, attempt.agent, asked.wish)
         added = Permission(
             number=max((one.number for one in known), default=0) + 1,
@@ -74,7 +78,7 @@ async def park(view: View, command: c.Park) -> Answer:
 
 async def revoke(view: View, command: c.RevokePermission) -> Done:
     """Raises NotFound."""
-    known = await standing(view)
+    known = await _standing_to_set(view)
     gone = next((one for one in known if one.number == command.number), None)
     if gone is None:
         raise NotFound(

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
-from muster.engine.memory import Memory
 from muster.engine.moved_boxes import namesakes
 from muster.engine.view import View, moved
 from muster.model import breaker
@@ -67,8 +66,7 @@ class _Known(NamedTuple):
 
 
 class PlanUpdater:
-    def __init__(self, enqueuer: Enqueuer, memory: Memory) -> None:
-        self._memory = memory
+    def __init__(self, enqueuer: Enqueuer) -> None:
         self._enqueuer = enqueuer
         self._policy = enqueuer.policy
 
@@ -283,7 +281,7 @@ class PlanUpdater:
                 actor=actor,
                 task_fields=fields,
                 changed={name: _kept_before(name, getattr(before, name)) for name in changed},
-                lane_id=await self._memory.lane(view, lane),
+                lane_id=await view.tx.lane_id(lane, view.now.wall_ms),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
             ),

@@ -28,6 +28,11 @@ async def known_pools(view: View) -> Pools:
     return pools_of(await view.tx.meta(POOLS))
 
 
+async def pools_to_set(view: View) -> Pools:
+    """As they are until this transaction ends: nobody else closes, tries or opens one meanwhile."""
+    return pools_of(await view.tx.meta_to_set(POOLS))
+
+
 async def barred(view: View, known: Mapping[str, Pool]) -> set[str]:
     """Those that nobody is to begin with now: they are closed, or one attempt tries and the others wait."""
     now_ms = view.now.wall_ms
@@ -43,7 +48,7 @@ def _tries(view: View, pool: Pool) -> bool:
 async def try_pools(view: View, trials: Mapping[str, Attempt]) -> None:
     """From now on these attempts try for all the others."""
     if trials:
-        known = await known_pools(view)
+        known = await pools_to_set(view)
         tried = {name: replace(known[name], task=a.task_id, epoch=a.epoch) for name, a in trials.items()}
         await _put(view, {**known, **tried})
 
@@ -58,7 +63,7 @@ async def close_pools(view: View, policy: Policy) -> None:
 
 
 async def _close(view: View, name: str, refused: Pool, epoch: int, stated_s: float | None) -> None:
-    known = await known_pools(view)
+    known = await pools_to_set(view)
     before = known.get(name)
     tells_more = stated_s is not None or refused.kind in FOR_A_PERSON
     if before is not None and not tells_more and (before.task, before.epoch) != (refused.task, epoch):
@@ -83,7 +88,7 @@ async def hear_provider(view: View, command: c.Provider, policy: Policy) -> Move
     view.check(command)
     task = view.task(command.task_id)
     attempt = current(task, Facts(view.attempt(task.id)), command)
-    name, known = policy.pool(attempt.agent), await known_pools(view)
+    name, known = policy.pool(attempt.agent), await pools_to_set(view)
     before = known.get(name)
     if command.refuses is None:
         if before is not None and before.until_ms is not None:
@@ -99,7 +104,7 @@ async def hear_provider(view: View, command: c.Provider, policy: Policy) -> Move
 
 async def open_pool(view: View, command: c.OpenPool) -> Done:
     """Raises NotFound where it is not closed."""
-    known = await known_pools(view)
+    known = await pools_to_set(view)
     pool = known.get(command.pool)
     # One that an attempt has tried and left in between is kept for its count of tries, and bars nobody.
     if pool is None or (command.term is None and command.pool not in await barred(view, known)):
@@ -117,7 +122,7 @@ async def open_pool(view: View, command: c.OpenPool) -> Done:
 async def reopen_for(view: View, task_id: int, policy: Policy) -> None:
     """A person wants this task tried now: what its last attempt met is not to be in the way."""
     attempt = view.attempt(task_id)
-    known = await known_pools(view)
+    known = await pools_to_set(view)
     name = policy.pool(attempt.agent) if attempt is not None and attempt.error_kind in CLOSING else ""
     if name in known:
         await _open(view, known, name, "opened: a person wants a task tried now")
@@ -134,7 +139,7 @@ async def shift_pools(view: View, by_ms: int) -> None:
 
     Where nobody has seen by how much, as between two boots, none was closed later than now.
     """
-    now_ms, known = view.now.wall_ms, dict(await known_pools(view))
+    now_ms, known = view.now.wall_ms, dict(await pools_to_set(view))
     for name, pool in known.items():
         shifted = pool.shifted(by_ms) if pool.closed(now_ms - by_ms) else replace(pool, until_ms=now_ms)
         known[name] = shifted.shifted(min(0, now_ms - shifted.since_ms))

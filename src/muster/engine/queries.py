@@ -247,7 +247,7 @@ class Queries:
 
     async def claims(self) -> list[ClaimView]:
         """All open attempts, oldest task first."""
-        now = self._clock.now()
+        now = await self._reads.now(self._clock.now())
         claims: list[ClaimView] = []
         after = (0, 0)
         while page := await self._reads.open_attempts(after, CLAIMS_PAGE):

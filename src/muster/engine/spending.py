@@ -54,7 +54,7 @@ class Spending:
         after = usage_of(attempt.usage) if attempt is not None else None
         if attempt is None or after == before:
             return moved(task)
-        ledger = ledger_of(await view.tx.meta(SPENT))
+        ledger = ledger_of(await view.tx.meta_to_set(SPENT))
         day = datetime.fromtimestamp(attempt.assigned_at_ms / 1000, UTC).strftime("%Y-%m-%d")
         ledger = ledger.booked(str(task.plan_id or ""), attempt.agent, day, before, after)
         await view.tx.set_meta(SPENT, msgspec.json.encode(ledger).decode())
@@ -78,7 +78,7 @@ class Spending:
 
     async def set_budget(self, view: View, command: c.SetBudget) -> Done:
         """Raises IllegalMove where it is used up already."""
-        ledger = ledger_of(await view.tx.meta(SPENT))
+        ledger = ledger_of(await view.tx.meta_to_set(SPENT))
         if command.task_id is not None:
             await view.load([command.task_id])
             name = f"task {view.task(command.task_id).id}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from muster.engine.fence import Incarnation
+from muster.engine.known import Known, Requests
 from muster.engine.outbox import Outbox
 from muster.model.answers import Moved
 from muster.model.commands import AppendLog, AttemptCommand, Command, Depend, Finish, Skip, Unblock
@@ -42,7 +43,12 @@ class View:
     ) -> None:
         self.tx = tx
         self.incarnation = incarnation or Incarnation()
+        self.known = Known({}, {})
+        self.requests = Requests()
         self.now = now
+        """The time that leases are told by."""
+        self.here = now
+        """What this host's clocks show."""
         self.chance = chance
         self.retry = retry
         self._elsewhere: set[int] = set()

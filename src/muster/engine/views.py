@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from muster.engine.view import View
 from muster.model.task import Now
@@ -10,27 +10,27 @@ from muster.ports.store import Transaction, Tx
 
 
 class Views:
-    def __init__(self, tx: Transaction, now: Now, make: Callable[[Tx, Now], View]) -> None:
+    def __init__(self, tx: Transaction, now: Now, make: Callable[[Tx, Now], Awaitable[View]]) -> None:
         self.tx, self.now = tx, now
         self._make = make
         self.made: dict[int, View] = {}
         """By workspace."""
 
-    def of(self, workspace_id: int) -> View:
+    async def of(self, workspace_id: int) -> View:
         view = self.made.get(workspace_id)
         if view is None:
-            view = self.made[workspace_id] = self._make(self.tx.of(workspace_id), self.now)
+            view = self.made[workspace_id] = await self._make(self.tx.of(workspace_id), self.now)
         return view
 
     async def all(self) -> list[View]:
-        return [self.of(workspace_id) for workspace_id in await self.tx.workspaces()]
+        return [await self.of(workspace_id) for workspace_id in await self.tx.workspaces()]
 
     async def of_tasks(self, ids: Iterable[int]) -> list[tuple[View, list[int]]]:
         """The tasks, loaded, by workspace."""
         by_workspace: dict[int, list[int]] = {}
         for task_id, workspace_id in (await self.tx.workspace_of_tasks([*ids])).items():
             by_workspace.setdefault(workspace_id, []).append(task_id)
-        found = [(self.of(workspace_id), mine) for workspace_id, mine in by_workspace.items()]
+        found = [(await self.of(workspace_id), mine) for workspace_id, mine in by_workspace.items()]
         for view, mine in found:
             await view.load(mine)
         return found

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.engine.fence import check_term
-from muster.engine.memory import Memory
+from muster.engine.known import Known
 from muster.engine.notes import note
 from muster.engine.outbox import Outbox
 from muster.engine.view import View
@@ -25,8 +25,8 @@ RETRY = RetryPolicy(first_s=5.0, cap_s=3600.0)
 
 
 class Webhooks:
-    def __init__(self, memory: Memory, chance: Chance) -> None:
-        self._memory, self._chance = memory, chance
+    def __init__(self, chance: Chance) -> None:
+        self._chance = chance
 
     def handlers(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
         return {
@@ -38,8 +38,9 @@ class Webhooks:
         }
 
     async def add(self, view: View, command: c.AddWebhook) -> WebhookAdded:
+        (number,) = await view.tx.take_ids(1, view.now.wall_ms)
         webhook = Webhook(
-            id=self._memory.ids.next(view.now.wall_ms),
+            id=number,
             workspace_id=view.tx.workspace_id,
             url=command.url,
             kinds=command.kinds,
@@ -47,14 +48,14 @@ class Webhooks:
             created_at_ms=view.now.wall_ms,
         )
         await view.tx.add_webhook(webhook, command.sealed)
-        self._memory.know_webhook(webhook)
+        view.known.webhooks[webhook.id] = webhook
         await self._note(view, webhook, "webhook_added", f"webhook {webhook.id} made by {command.actor}")
         return WebhookAdded(id=webhook.id)
 
     async def remove(self, view: View, command: c.RemoveWebhook) -> Done:
         webhook = self._named(view, command.webhook_id)
         await view.tx.drop_webhook(webhook.id)
-        self._memory.forget_webhook(webhook)
+        del view.known.webhooks[webhook.id]
         said = f"webhook {webhook.id} removed by {command.actor}"
         await self._note(view, webhook, "webhook_removed", said, command.actor)
         return Done()
@@ -90,7 +91,7 @@ class Webhooks:
         """Nothing for what was removed meanwhile."""
         await check_term(view.tx, command.term)
         message = await view.tx.message(command.id)
-        webhook = self._memory.webhook(view.tx.workspace_id, command.webhook_id)
+        webhook = view.known.webhooks.get(command.webhook_id)
         if message is None or webhook is None:
             return Done()
         now_ms, tries = view.now.wall_ms, message.tries + 1
@@ -125,15 +126,14 @@ class Webhooks:
 
     async def _keep(self, view: View, webhook: Webhook) -> None:
         await view.tx.update_webhook(webhook)
-        self._memory.know_webhook(webhook)
+        view.known.webhooks[webhook.id] = webhook
 
-    def outbox(self, workspace_id: int) -> Outbox | None:
+    def outbox(self, known: Known) -> Outbox | None:
         """None where nobody is to be told anything: it costs nothing then."""
-        webhooks = self._memory.webhooks.get(workspace_id)
-        return Outbox(webhooks.values(), self._chance) if webhooks else None
+        return Outbox(known.webhooks.values(), self._chance) if known.webhooks else None
 
     def _named(self, view: View, webhook_id: int) -> Webhook:
-        webhook = self._memory.webhook(view.tx.workspace_id, webhook_id)
+        webhook = view.known.webhooks.get(webhook_id)
         if webhook is None:
             raise NotFound(f"there is no webhook {webhook_id}", "muster webhook list")
         return webhook

@@ -81,7 +81,7 @@ def _with(command: c.Register, more: tuple[str, ...]) -> dict[str, c.Offer]:
 
 async def _ordered_traits(view: View) -> c.Traits | None:
     """Those of the oldest order whose worker has not come yet: this is it."""
-    waiting = _TRAITS.decode(await view.tx.meta(TRAITS) or "[]")
+    waiting = _TRAITS.decode(await view.tx.meta_to_set(TRAITS) or "[]")
     if not waiting:
         return None
     await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[1:]).decode())
@@ -138,7 +138,7 @@ class Workers:
         if known is None:
             await _note_new(view, command)
         view.wrote_events = True
-        here = hostname == policy.hostname and command.boot_id == now.boot_id
+        here = hostname == policy.hostname and command.boot_id == view.here.boot_id
         lease_s = policy.lease_s if here else max(policy.lease_s, policy.remote_lease_s)
         return Registered(heartbeat_s=policy.heartbeat_s, lease_s=lease_s, freeze=not here)
 
@@ -189,8 +189,8 @@ class Workers:
 
     async def _readopt(self, view: View, attempt: Attempt, epoch: int) -> None:
         """Raises StaleEpoch also where another attempt has its place under a limit by now (S12)."""
-        left = await capacity(view, self._policy)
         limit_key = view.task(attempt.task_id).limit_key or ""
+        left = await capacity(view, self._policy, [attempt.agent], [limit_key])
         if left is not None and left.take(limit_key, [attempt.agent]) is None:
             raise StaleEpoch(f"attempt {epoch} of task {attempt.task_id} was given up; its place is taken")
         view.run(attempt.task_id, c.Readopt(task_id=attempt.task_id, epoch=epoch))
@@ -281,13 +281,13 @@ class Workers:
         return Done()
 
     async def add_workers(self, view: View, command: c.AddWorkers) -> WorkersOrdered:
-        total, last = ordered(await view.tx.meta(ORDERED))
+        total, last = ordered(await view.tx.meta_to_set(ORDERED))
         if last == command.request_id:
             return WorkersOrdered(total=total)
         total += command.count
         await view.tx.set_meta(ORDERED, f"{total} {command.request_id}")
         if command.traits != c.Traits():
-            waiting = _TRAITS.decode(await view.tx.meta(TRAITS) or "[]")
+            waiting = _TRAITS.decode(await view.tx.meta_to_set(TRAITS) or "[]")
             waiting += [command.traits] * command.count
             await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[-TRAITS_MAX:]).decode())
         said = f"{counted(command.count, 'more worker')} asked for by {command.actor}"
@@ -295,7 +295,7 @@ class Workers:
         return WorkersOrdered(total=total)
 
     async def note_run(self, view: View, command: NoteRun) -> Done:
-        runs = runs_of(await view.tx.meta(RUNS))
+        runs = runs_of(await view.tx.meta_to_set(RUNS))
         if (after := noted(runs, command, view.now.wall_ms)) is not runs:
             await view.tx.set_meta(RUNS, kept_as(after))
         return Done()
@@ -308,7 +308,7 @@ class Workers:
             await view.load([command.only_task_id])
             view.task(command.only_task_id)  # or it is none of this workspace
         await view.tx.set_meta(CREW, command.status)
-        if command.status is CrewStatus.STOPPED and await view.tx.meta(TRAITS):
+        if command.status is CrewStatus.STOPPED and await view.tx.meta_to_set(TRAITS):
             await view.tx.set_meta(TRAITS, "[]")  # whoever was ordered does not come any more
         only = "" if command.only_task_id is None else str(command.only_task_id)
         if only != (await view.tx.meta(ONLY) or ""):

@@ -7,7 +7,8 @@
     + NotAllowed (exit 4, HTTP 401)
     + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver,
       PreconditionFailed (412)
-  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429)
+  x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429),
+    StoreAway, Contended, CommitUnknown
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
 
@@ -154,6 +155,19 @@ class StoreFull(Unavailable):
     """The disk is full: what was asked was not written, and works again once there is space."""
 
     http_status = 507
+
+
+class StoreAway(Unavailable):
+    """The database does not answer: nothing was written."""
+
+
+class Contended(Unavailable):
+    """Another transaction was in the way, as by a deadlock: nothing was written, and the same transaction may
+    succeed at once."""
+
+
+class CommitUnknown(Unavailable):
+    """The connection broke while it committed: all of it was written, or nothing.  Asking again is safe."""
 
 
 class StoreHalted(StoreFault):

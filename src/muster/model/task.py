@@ -55,8 +55,10 @@ class Now(Struct, frozen=True, gc=False):
     wall_ms: int
     """Unix time, for rows that people read and for due times."""
     mono_ms: int
-    """This boot's clock for leases; it stands still while the machine is suspended."""
+    """The clock that leases are told by: this machine's since its boot, which stands still while it is suspended,
+    or that of the store where several machines write it."""
     boot_id: str
+    """Two readings of the clock for leases are compared within one boot only."""
 
 
 class CommonFields(Struct, frozen=True, kw_only=True, rename="camel", gc=False):

@@ -8,6 +8,8 @@ from muster.model.agents import AgentBeat, AgentRow
 
 
 class AgentTx(Protocol):
+    async def agents(self) -> list[AgentRow]: ...
+
     async def put_agent(self, agent: AgentRow) -> None: ...
 
     async def set_agent_token(self, name: str, token_hash: str) -> None:

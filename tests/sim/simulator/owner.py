@@ -85,12 +85,14 @@ class StruckStore:
 
         return await self.store.transact(struck)
 
-    def halt(self, reason: str) -> NoReturn:
+    shared = False
+
+    async def halt(self, reason: str) -> NoReturn:
         """No store was put back in here, so nobody can prove an epoch that this one does not know."""
         raise Broken("S2", f"the store halts: {reason}")
 
-    def close(self) -> None:
-        """The store outlives its owners."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
 
 
 class WatchedEngine(Engine):

@@ -14,7 +14,7 @@ from muster.engine.audit import add_seal
 from muster.engine.batch import Batcher
 from muster.engine.claims import Claims
 from muster.engine.enqueue import Enqueuer
-from muster.engine.memory import Memory
+from muster.engine.known import RememberedRequests
 from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
 from muster.engine.services.reaper import Brake, Reaper
@@ -348,7 +348,7 @@ def lease_cut_short(planting: Planting) -> None:
 
 @plant("a claim that comes late once more is given work that nobody waits for", first=29)
 def late_claim_is_a_new_one(planting: Planting) -> None:
-    planting.put(Memory, "note_given", lambda _self, _command: None)
+    planting.put(RememberedRequests, "note_given", lambda _self, _command: None)
 
 
 @plant("a cancelled task is given out while its agent is still at work")

@@ -135,14 +135,15 @@ class Reaper(LeaderService):
             await self._look()
 
     async def _look(self) -> None:
-        now = self.clock.now()
+        here = self.clock.now()
         absences = self._absences()
-        if self._unwell or self._stalled(now) or absences != self._absences_seen:
+        if self._unwell or self._stalled(here) or absences != self._absences_seen:
             # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
             self._unwell = True
             self._absences_seen = absences
             await self._engine.execute(FreshLeases(term=self._term))
-        self._ticked_ms, self._unwell = now.mono_ms, True
+        self._ticked_ms, self._unwell = here.mono_ms, True
+        now = await self._reads.now(here)
         self._first_ms = now.mono_ms if self._first_ms is None else self._first_ms
         await self._tick(now)
         self._unwell, self.looked_at_ms = False, now.wall_ms
@@ -188,7 +189,8 @@ class Reaper(LeaderService):
         self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None]
     ) -> None:
         """Counts the attempts of agents, and those whose lease has run out without another sign of their end."""
-        now, held, silent = self.clock.now(), 0, list[Attempt]()
+        here, held, silent = self.clock.now(), 0, list[Attempt]()
+        now = await self._reads.now(here)
         async for page in self._pages():
             agents = [attempt for attempt in page if not attempt.by_hand]
             held += len(agents)
@@ -199,7 +201,7 @@ class Reaper(LeaderService):
                 and not gone[attempt.worker_id]
                 and self._ran_out(attempt, now)
             ]
-        self._braked, self._braked_at_ms = self._brake.holds(held, silent, now.mono_ms), now.mono_ms
+        self._braked, self._braked_at_ms = self._brake.holds(held, silent, now.mono_ms), here.mono_ms
 
     @staticmethod
     def _ran_out(attempt: Attempt, now: Now) -> bool:
@@ -229,9 +231,9 @@ class Reaper(LeaderService):
             return lapsed(attempt, now)
         return self._first_ms is not None and now.mono_ms - self._first_ms >= attempt.lease_ms
 
-    def _stalled(self, now: Now) -> bool:
+    def _stalled(self, here: Now) -> bool:
         last_ms = self._ticked_ms
-        return last_ms is not None and now.mono_ms - last_ms > self._stall_ms
+        return last_ms is not None and here.mono_ms - last_ms > self._stall_ms
 
     async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, WorkerRow]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from muster.engine.detached_call import detached_call
 from muster.engine.service import PAGE_ROWS, Service
+from muster.hosts.detached_call import detached_call
 from muster.model.retention import tree_is_over
 from muster.model.views import TaskFilter
 from muster.ports.files import TaskTrees

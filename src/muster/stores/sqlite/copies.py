@@ -15,8 +15,8 @@ import apsw
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
 from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
 from muster.stores.sqlite.halt import Flag, damaged, note_backup
+from muster.stores.sqlite.schema import newest_schema, other_shape, schema_of
 from muster.stores.sqlite.sql_files import load_sql
-from muster.stores.sqlite.store import newest_schema, other_shape, schema_of
 
 STEP_PAGES = 256
 STEP_PAUSE_S = 0.001
@@ -133,6 +133,14 @@ def examine(path: Path, *, quick: bool = False) -> CopyReport:
         return report._replace(findings=[str(error)])
     except apsw.Error as error:
         raise _fault(error, path) from error
+
+
+def findings_in(connection: apsw.Connection) -> list[str]:
+    """Of a store that this process has open."""
+    try:
+        return _examined(connection, CopyReport(Path(), 0, 0, 0, [], newest_schema()), quick=True).findings
+    finally:
+        connection.execute("ROLLBACK")
 
 
 def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -> CopyReport:

@@ -11,11 +11,12 @@ from typing import Any
 
 import apsw
 
-from muster.model.rows import Plan, WorkerRow
+from muster.model.numbers import Ids
+from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus
 from muster.model.task import Attempt, Task
 from muster.stores.sqlite.row_cache import RowCache
-from muster.stores.sqlite.rows import attempt_of, plan_of, task_of, worker_of
+from muster.stores.sqlite.rows import attempt_of, lane_of, plan_of, task_of, worker_of
 from muster.stores.sqlite.sql_files import load_sql, of_one
 
 SQL, OF_ONE = of_one(load_sql("engine.sql") | load_sql("store.sql"))
@@ -38,11 +39,47 @@ class KnownRows:
         """Single rows that each claim and heartbeat reads, by the statement that reads them and its bindings."""
         self.granted = 0
         """The highest epoch that was granted."""
+        self.room: dict[tuple[int, int], int] = {}
+        """By workspace and how many may wait, tasks that may surely be added before they are counted again."""
+        self._ids = Ids(0)
+        self._lanes: dict[int, Lane] | None = None
+        """They are few, and every claim looks through them."""
+        self._lane_ids: dict[LaneKey, int] = {}
+        self._knows_last_id = False
 
     def forget(self) -> None:
         self.tasks.forget()
         self.attempts.forget()
         self._kept.clear()
+        self.room.clear()
+        self._lanes = None
+        self._knows_last_id = False
+
+    def take_ids(self, count: int, wall_ms: int) -> list[int]:
+        """No number is given twice, also where a transaction that took it is rolled back."""
+        if not self._knows_last_id:
+            self._ids.next_after(self.db.execute(SQL["last_id"]).fetchone()[0])  # type: ignore[index]
+            self._knows_last_id = True
+        following = self._ids.next
+        return [following(wall_ms) for _ in range(count)]
+
+    @property
+    def lanes(self) -> dict[int, Lane]:
+        """Those of all workspaces."""
+        if self._lanes is None:
+            self._lanes = {}
+            self._lane_ids.clear()
+            for row in self.db.execute(SQL["lanes"]):
+                self.know_lane(lane_of(row))
+        return self._lanes
+
+    def know_lane(self, lane: Lane) -> None:
+        self.lanes[lane.id] = lane
+        key = LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
+        self._lane_ids[key] = lane.id
+
+    def lane_id(self, key: LaneKey) -> int | None:
+        return self._lane_ids.get(key) if self.lanes else None
 
     def tasks_of(self, ids: Collection[int]) -> list[Task]:
         known, missing = self.tasks.look_up(ids)

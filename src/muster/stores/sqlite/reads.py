@@ -10,7 +10,7 @@ import apsw
 import msgspec
 
 from muster.model.access import Member, Token
-from muster.model.agents import AgentBeat, AgentRow
+from muster.model.agents import AgentBeat
 from muster.model.edits import Namesake
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
@@ -22,7 +22,7 @@ from muster.model.states import (
     PauseReason,
     TaskStatus,
 )
-from muster.model.task import Artifact, Attempt, Checkpoint
+from muster.model.task import Artifact, Attempt, Checkpoint, Now
 from muster.model.usage import usage_of
 from muster.model.views import (
     AttemptView,
@@ -36,7 +36,6 @@ from muster.model.views import (
 from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan
 from muster.stores.sqlite.rows import (
-    agent_of,
     attempt_of,
     attempt_view_of,
     beat_of,
@@ -104,6 +103,9 @@ class SqliteReads(SharedQueries):
         """None where there is none."""
         rows = self._all(name, *bindings)
         return rows[0] if rows else None
+
+    async def now(self, here: Now) -> Now:
+        return here
 
     async def open_attempts(self, after: tuple[int, int], limit: int) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("open_attempts", *after, limit)]
@@ -296,9 +298,6 @@ class SqliteReads(SharedQueries):
 
     async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
         return [hook_message_of(row) for row in self._all("messages", webhook_id, limit)]
-
-    async def agents(self) -> list[AgentRow]:
-        return [agent_of(row) for row in self._all("agents")]
 
     async def agent_of_token(self, token_hash: str) -> tuple[int, str] | None:
         row = self._first("agent_of_token", token_hash)

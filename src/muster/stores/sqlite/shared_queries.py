@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from msgspec.json import decode
 
 from muster.model.access import Member, Token
+from muster.model.agents import AgentRow
 from muster.model.edits import BoxName, KeptTask, Namesake
 from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
@@ -18,6 +19,7 @@ from muster.model.secrets import Secret
 from muster.model.touches import Touching
 from muster.model.webhooks import Webhook
 from muster.stores.sqlite.rows import (
+    agent_of,
     encode_json,
     kept_of,
     member_of,
@@ -79,6 +81,9 @@ class SharedQueries(ABC):
 
     async def tokens(self) -> list[Token]:
         return [token_of(row) for row in self._all("tokens")]
+
+    async def agents(self) -> list[AgentRow]:
+        return [agent_of(row) for row in self._all("agents")]
 
     async def webhooks(self) -> list[Webhook]:
         return [webhook_of(row) for row in self._all("webhooks")]

@@ -6,12 +6,10 @@ One writing and one reading connection.  The writer's transactions run in whiche
 
 from __future__ import annotations
 
-import contextlib
+import asyncio
 import logging
-import re
 import threading
 import time
-import zlib
 from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
@@ -19,8 +17,11 @@ from typing import TypeVar
 
 import apsw
 
-from muster.model.errors import StoreFault, StoreRefused
+from muster.hosts.detached_call import detached_call
+from muster.model.answers import BackedUp
+from muster.model.errors import BadInput, StoreFault, StoreRefused
 from muster.ports.store import Transaction
+from muster.stores.sqlite.copies import back_up, examine, findings_in
 from muster.stores.sqlite.file import (
     COPY_ID,
     damage_of,
@@ -36,6 +37,7 @@ from muster.stores.sqlite.file import (
 )
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, other_build_hint
 from muster.stores.sqlite.reads import SqliteReads
+from muster.stores.sqlite.schema import other_shape, pending_migrations, schema_of
 from muster.stores.sqlite.transaction import SqliteTransaction
 from muster.stores.sqlite.witness import Made, Witness, last_note, missing
 
@@ -62,17 +64,10 @@ def sqlite_version() -> tuple[str, bool]:
     return version, tuple(map(int, version.split("."))) >= FIRST_SOUND_VERSION
 
 
-def _read_migrations() -> list[tuple[int, str]]:
-    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
-    return [(int(f.name.split("_")[0]), f.read_text("utf-8")) for f in files]
-
-
-_MIGRATIONS = _read_migrations()
-"""Those of this code: an upgrade puts other files there while a crew is up."""
-
-
 class SqliteStore:
     """Open with `SqliteStore.open(path)`."""
+
+    shared = False
 
     def __init__(self, writer: apsw.Connection, reader: apsw.Connection, path: Path) -> None:
         self._writer = writer
@@ -175,7 +170,27 @@ class SqliteStore:
             self._witness.close()
             self._witness = None  # closing twice would close what another has opened since
 
-    def look(self) -> None:
+    async def look(self) -> None:
+        await detached_call(self.look_now)
+
+    async def migrate(self) -> None:
+        """Nothing: whoever opens it has done that."""
+
+    async def check(self) -> list[str]:
+        if self._files is None:
+            return findings_in(self._reader)
+        return (await asyncio.to_thread(examine, self._path)).findings
+
+    async def back_up(self, target: Path, *, force: bool) -> BackedUp:
+        if self._files is None:
+            raise BadInput("a store in memory is kept nowhere; no backup was made")
+        made = await asyncio.to_thread(back_up, self._path, target, force=force)
+        return BackedUp(path=str(made.path), bytes=made.bytes, tasks=made.tasks, schema=made.schema)
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def look_now(self) -> None:
         """Halts where the files are not those that were opened, or somebody has damaged what is in them.
 
         May be called in any thread, beside transactions and beside `close`.
@@ -247,11 +262,15 @@ class SqliteStore:
             raise self._fault(self._failed_checkpoint, writing=True)
         return result
 
-    def halt(self, reason: str) -> StoreFault:
+    async def halt(self, reason: str) -> StoreFault:
         """As in ports.store: an attempt has proved that this store was rewound."""
         self._halt(Halt(Cause.REWOUND, reason))
         assert self.halted is not None
         return self.halted.error(self._path)
+
+    @property
+    def fault(self) -> StoreFault | None:
+        return self.halted.error(self._path) if self.halted is not None else None
 
     def resume(self) -> None:
         """A person has said what is to be done about the halt, and it was done."""
@@ -353,66 +372,3 @@ def _migrate(connection: apsw.Connection, path: Path) -> None:
         connection.execute(f"BEGIN IMMEDIATE;\n{script}\nPRAGMA user_version = {number:d};\nCOMMIT;")
     if pending:  # into the file itself: without its WAL it is a store still, which knows its name
         connection.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
-
-
-def schema_of(connection: apsw.Connection) -> int:
-    present: int = connection.execute("PRAGMA user_version").fetchone()[0]  # type: ignore[index]
-    return present
-
-
-def newest_schema() -> int:
-    return _MIGRATIONS[-1][0]
-
-
-UNRELEASED = 8
-"""Numbers up to this one were those of builds before the first release: the next migration has a higher one."""
-_NEWEST_SHAPE = 0x0E54FDD1
-"""Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
-
-
-def other_shape(connection: apsw.Connection) -> str:
-    """How the store differs from what this Muster makes under the same number; empty where it does not.
-
-    Builds between two releases call different tables by one number.
-    """
-    schema, shape = schema_of(connection), _shape(connection)
-    if not schema or (schema == newest_schema() and _checksum(shape) == _NEWEST_SHAPE):
-        return ""
-    with contextlib.closing(apsw.Connection(":memory:")) as ours:
-        for number, script in _MIGRATIONS:
-            if number <= schema:
-                ours.execute(script)
-        missing = _shape(ours) - shape
-    names = ", ".join(sorted({name for name, _ in missing}))
-    return f"another build of Muster made it: schema {schema} has another {names} here" if names else ""
-
-
-def _shape(connection: apsw.Connection) -> set[tuple[str, str]]:
-    """Tables, indexes and triggers, by name and words; comments count for nothing."""
-    made = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
-    return {(name, " ".join(re.sub("--[^\n]*", "", sql).split())) for name, sql in made}
-
-
-def _checksum(shape: set[tuple[str, str]]) -> int:
-    return zlib.crc32(repr(sorted(shape)).encode())
-
-
-def refuse_newer(path: Path, schema: int) -> None:
-    """Raises StoreRefused."""
-    if newest_schema() < schema <= UNRELEASED:
-        raise StoreRefused(
-            f"{path} has schema {schema}, of a build before the first release; nothing was changed",
-            other_build_hint(path),
-        )
-    if schema > newest_schema():
-        raise StoreRefused(
-            f"{path} has schema {schema}; this Muster knows up to {newest_schema()}",
-            "upgrade Muster: pip install -U musterd",
-        )
-
-
-def pending_migrations(connection: apsw.Connection, path: Path) -> list[tuple[int, str]]:
-    """Raises StoreRefused for a schema that is newer than this Muster."""
-    present = schema_of(connection)
-    refuse_newer(path, present)
-    return [(number, script) for number, script in _MIGRATIONS if number > present]

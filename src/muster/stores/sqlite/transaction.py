@@ -6,12 +6,11 @@ from collections.abc import Collection
 
 import apsw
 
-from muster.model.agents import AgentRow
 from muster.model.retry import OWN_CAP_FACTOR
-from muster.model.rows import Lane, Workspace
-from muster.model.webhooks import Webhook
+from muster.model.rows import Workspace
+from muster.model.task import Now
+from muster.ports.locks import Locks
 from muster.stores.sqlite.known_rows import SQL, KnownRows
-from muster.stores.sqlite.rows import agent_of, lane_of, webhook_of
 from muster.stores.sqlite.sql_files import load_sql
 from muster.stores.sqlite.tx import SqliteTx
 from muster.stores.sqlite.witness import Made, made_by
@@ -61,6 +60,15 @@ class SqliteTransaction:
             part = self._parts[workspace_id] = SqliteTx(self._known, workspace_id)
         return part
 
+    async def now(self, here: Now) -> Now:
+        return here  # whoever writes is on this host
+
+    async def lock(self, wanted: Locks) -> bool:  # noqa: ARG002
+        return False
+
+    async def take_ids(self, count: int, wall_ms: int) -> list[int]:
+        return self._known.take_ids(count, wall_ms)
+
     async def workspaces(self) -> list[int]:
         return [row[0] for row in self._db.execute(SQL["workspace_ids"])]
 
@@ -88,9 +96,6 @@ class SqliteTransaction:
         worker = self._known.worker(worker_id)
         return worker.workspace_id if worker else None
 
-    async def lanes(self) -> list[Lane]:
-        return [lane_of(row) for row in self._db.execute(SQL["lanes"])]
-
     async def prune_logs(self, before_ms: int, limit: int) -> int:
         return self._count("prune_logs", before_ms, limit)
 
@@ -106,12 +111,6 @@ class SqliteTransaction:
     async def prune_beats(self, before_ms: int, limit: int) -> int:
         return self._count("prune_beats", before_ms, limit)
 
-    async def every_agent(self) -> list[AgentRow]:
-        return [agent_of(row) for row in self._db.execute(SQL["every_agent"])]
-
-    async def every_webhook(self) -> list[Webhook]:
-        return [webhook_of(row) for row in self._db.execute(SQL["every_webhook"])]
-
     async def shift_waits(self, by_ms: int) -> None:
         self._known.tasks.forget()
         for name in ("shift_retries", "shift_aims"):
@@ -120,10 +119,6 @@ class SqliteTransaction:
     async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
         self._known.tasks.forget()
         self._db.execute(CLOCK_SQL["bound_retries"], (wall_ms, longest_ms, OWN_CAP_FACTOR))
-
-    async def last_id(self) -> int:
-        found: int = self._db.execute(SQL["last_id"]).fetchone()[0]  # type: ignore[index]
-        return found
 
     def _count(self, name: str, *bindings: int) -> int:
         return len(self._db.execute(SQL[name], bindings).fetchall())

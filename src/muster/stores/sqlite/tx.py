@@ -12,13 +12,14 @@ from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import Edit, KeptTask
 from muster.model.numbers import NUMBER_MAX
 from muster.model.plan_sync import SyncState
-from muster.model.rows import Lane, Plan, WorkerRow
+from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.task import BY_HAND, Attempt, Now, Task
 from muster.model.views import JobText
 from muster.model.webhooks import HookMessage, NewMessage, Webhook
 from muster.ports.found_rows import Existing
+from muster.ports.locks import Locks
 from muster.ports.store import Writes
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.rows import (
@@ -68,6 +69,12 @@ class SqliteTx(SharedQueries):
 
     def _own(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return [(*row, self.workspace_id) for row in rows]
+
+    async def lock(self, wanted: Locks) -> bool:  # noqa: ARG002
+        return False  # nobody else writes
+
+    async def take_ids(self, count: int, wall_ms: int) -> list[int]:
+        return self._known.take_ids(count, wall_ms)
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:
         return [task for task in self._known.tasks_of(ids) if task.workspace_id == self.workspace_id]
@@ -187,6 +194,9 @@ class SqliteTx(SharedQueries):
     async def meta(self, name: str) -> str | None:
         return self._known.meta(self.workspace_id, name)
 
+    async def meta_to_set(self, name: str) -> str | None:
+        return self._known.meta(self.workspace_id, name)
+
     async def set_meta(self, name: str, value: str) -> None:
         self._known.set_meta(self.workspace_id, name, value)
 
@@ -199,8 +209,12 @@ class SqliteTx(SharedQueries):
     async def held_by_hand(self) -> list[Attempt]:
         return [attempt_of(row) for row in self._all("held_by_hand", BY_HAND)]
 
-    async def open_lanes(self) -> list[int]:
-        return [row[0] for row in self._all("open_lanes")]
+    async def was_given(self, worker_id: str, request_id: str) -> bool:
+        return bool(self._first("was_given", worker_id, request_id)[0])
+
+    async def open_lanes(self) -> list[Lane]:
+        lanes = self._known.lanes
+        return [lanes[row[0]] for row in self._all("open_lanes")]
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
         read = [task_of(row) for row in self._all("ready", lane_id, limit)]
@@ -320,11 +334,26 @@ class SqliteTx(SharedQueries):
         count: int = self._first("at_work", plan_id)[0]
         return count
 
-    async def add_lane(self, lane: Lane) -> None:
-        self._all("insert_lane", *lane_row(lane))
+    async def lane_id(self, key: LaneKey, wall_ms: int) -> int:
+        found = self._known.lane_id(key)
+        if found is None:
+            (found,) = self._known.take_ids(1, wall_ms)
+            lane = Lane(found, self.workspace_id, *key)
+            self._all("insert_lane", *lane_row(lane))
+            self._known.know_lane(lane)
+        return found
 
-    async def waiting(self) -> int:
-        return int(self._first("waiting")[0])
+    async def make_room(self, count: int, most: int) -> int | None:
+        """To count costs a scan, so it is done only when what was counted last does not suffice."""
+        place = self.workspace_id, most
+        room = self._known.room.get(place, 0)
+        if count > room:
+            waiting = int(self._first("waiting")[0])
+            room = most - waiting
+            if count > room:
+                return waiting
+        self._known.room[place] = room - count
+        return None
 
     async def yielding_children(self, parent_id: int) -> list[int]:
         return [row[0] for row in self._all("yielding_children", parent_id)]

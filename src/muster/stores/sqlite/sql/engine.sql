@@ -4,6 +4,12 @@ SELECT $attempt_columns FROM attempts WHERE worker_id = ?1 AND ended_at_ms IS NU
 -- name: held_by_hand
 SELECT $attempt_columns FROM attempts WHERE agent = ?1 AND ended_at_ms IS NULL AND @mine
 
+-- name: was_given
+SELECT EXISTS (SELECT 1 FROM attempts WHERE worker_id = ?1 AND request_id = ?2 AND @mine)
+
+-- name: agents
+SELECT $agent_columns FROM agents WHERE @mine ORDER BY name
+
 -- name: open_lanes
 $open_lane
 SELECT id FROM claimable

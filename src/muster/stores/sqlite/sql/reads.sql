@@ -311,9 +311,6 @@ SELECT $hookmessage_columns FROM outbox o
 -- name: messages
 SELECT $hookmessage_columns FROM outbox WHERE webhook_id = ?1 AND @mine ORDER BY id DESC LIMIT ?2
 
--- name: agents
-SELECT $agent_columns FROM agents WHERE @mine ORDER BY name
-
 -- name: agent_of_token
 SELECT workspace_id, name FROM agents WHERE token_hash = ?1
 

@@ -63,12 +63,6 @@ DELETE FROM agent_heartbeats
  WHERE id IN (SELECT id FROM agent_heartbeats WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)
 RETURNING id
 
--- name: every_agent
-SELECT $agent_columns FROM agents ORDER BY workspace_id, name
-
--- name: every_webhook
-SELECT $webhook_columns FROM webhooks ORDER BY id
-
 -- name: workspace_ids
 SELECT id FROM workspaces ORDER BY id
 

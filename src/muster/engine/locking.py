@@ -1,0 +1,104 @@
+"""What the commands of a batch will decide on, named before they do: see `ports.locks`.
+
+What is only found on the way (attempts that a worker holds, children of children) is held as it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, NamedTuple
+
+from muster.model import commands as c
+from muster.model.edits import EditTask, UpdatePlan
+from muster.model.machine import TASK_COMMANDS
+from muster.ports.locks import AUDIT, CREW, EDGES, PEOPLE, Locks, worker_lock
+
+ENDS_NOTHING = frozenset(
+    {
+        c.Account,
+        c.AddArtifact,
+        c.AppendLog,
+        c.Declare,
+        c.Extend,
+        c.LiveDiff,
+        c.Notify,
+        c.Overdue,
+        c.Progress,
+        c.Promote,
+        c.Provider,
+        c.Publish,
+        c.Renew,
+        c.RequestStop,
+        c.SaveCheckpoint,
+        c.Start,
+        c.Suspect,
+        c.Tell,
+        c.Transfer,
+    }
+)
+"""Commands that end no task.  All others may, and what waits for their task is decided on with it."""
+
+NAMES: dict[type[c.Command], frozenset[str]] = {
+    c.SetMember: frozenset({PEOPLE}),
+    c.RemoveMember: frozenset({PEOPLE}),
+    c.AddToken: frozenset({PEOPLE}),
+    c.AddSeal: frozenset({AUDIT}),
+    c.PruneEvents: frozenset({AUDIT}),
+    c.Register: frozenset({CREW}),
+    c.PutAgent: frozenset({CREW}),
+    c.MoveAgent: frozenset({CREW}),
+    c.RemoveAgent: frozenset({CREW}),
+    c.DrainWorker: frozenset({CREW}),
+    c.SetCrew: frozenset({CREW}),
+    c.Depend: frozenset({EDGES}),
+    EditTask: frozenset({EDGES}),
+    UpdatePlan: frozenset({EDGES}),
+}
+_PLANS = frozenset({EDGES})
+
+
+class _Kind(NamedTuple):
+    names: frozenset[str]
+    of_worker: bool
+    of_task: bool
+    ends: bool
+
+
+@cache
+def _kind(kind: type[c.Command]) -> _Kind:
+    fields = kind.__struct_fields__
+    of_task = "task_id" in fields
+    return _Kind(NAMES.get(kind, frozenset()), "worker_id" in fields, of_task, kind not in ENDS_NOTHING)
+
+
+def locks_of(commands: Iterable[c.Command]) -> Locks:
+    names, tasks, ending = set[str](), set[int](), set[int]()
+    for command in commands:
+        kind = _kind(type(command))
+        about: Any = command
+        names |= kind.names
+        if kind.of_worker:
+            names.add(worker_lock(about.worker_id))
+        if kind.of_task and about.task_id is not None:
+            tasks.add(about.task_id)
+            if kind.ends:
+                ending.add(about.task_id)
+        match command:
+            case c.Heartbeat():
+                tasks.update(task_id for task_id, _ in command.attempts)
+            case c.Finish(then=c.Claim(worker_id=worker_id)):
+                names.add(worker_lock(worker_id))
+            case c.Enqueue() if command.whole or command.source is not None:
+                names |= _PLANS  # a box that is called otherwise may wait for others now
+    return Locks(frozenset(names), frozenset(), frozenset(tasks), frozenset(ending))
+
+
+def named_tasks(commands: Iterable[c.Command]) -> list[int]:
+    ids: set[int] = set()
+    for command in commands:
+        if type(command) in TASK_COMMANDS:
+            ids.add(command.task_id)  # type: ignore[attr-defined]
+        elif isinstance(command, c.Heartbeat):
+            ids.update(task_id for task_id, _ in command.attempts)
+    return list(ids)

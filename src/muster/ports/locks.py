@@ -1,0 +1,63 @@
+"""What a transaction takes for itself before it decides.
+
+A store with one writer has nothing to lock.  One with several servers holds until the transaction ends what is
+named here, and every task that `TaskTx.tasks` or `TaskTx.ready` has returned: nobody else decides on it
+meanwhile.  Whoever has waited for another one's locks reads anew.  Where two wait for each other, or a row that
+is written was changed since it was read, the transaction raises Contended, and is run again as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import Struct
+
+TERM = "term"
+"""The coordinator's, shared by those who write under it.  It is the store's own; all others are a workspace's."""
+EDGES = "edges"
+"""Dependencies that are added to what is there already: two that close a cycle never see each other."""
+CREW = "crew"
+PEOPLE = "people"
+AUDIT = "audit"
+"""The chain of seals."""
+TOUCHES = "touches"
+"""Which files are worked on."""
+WRITERS = "writers"
+"""Agents that share one folder for what they write."""
+
+
+def worker_lock(worker_id: str) -> str:
+    return f"worker {worker_id}"
+
+
+def agent_lock(name: str) -> str:
+    """Of its slots."""
+    return f"agent {name}"
+
+
+def limit_lock(key: str) -> str:
+    return f"limit {key}"
+
+
+class Locks(Struct, frozen=True):
+    names: frozenset[str] = frozenset()
+    """Held by one transaction of the workspace at a time."""
+    shared: frozenset[str] = frozenset()
+    """Held by any number that share it, or by one that names it in `names`."""
+    tasks: frozenset[int] = frozenset()
+    ending: frozenset[int] = frozenset()
+    """Those of the tasks that may end: what waits for them is held with them."""
+
+    def __bool__(self) -> bool:
+        return bool(self.names or self.shared or self.tasks)
+
+
+def locks(*names: str) -> Locks:
+    return Locks(names=frozenset(names))
+
+
+def task_locks(ids: Iterable[int]) -> Locks:
+    return Locks(tasks=frozenset(ids))
+
+
+TERM_SHARED = Locks(shared=frozenset({TERM}))

@@ -1,0 +1,26 @@
+"""What workers need of a store."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from muster.model.rows import WorkerRow
+
+
+class WorkerCommon(Protocol):
+    async def living_workers(self) -> list[WorkerRow]: ...
+
+    async def worker(self, worker_id: str) -> WorkerRow | None:
+        """Also one that has ended."""
+
+
+class WorkerTx(Protocol):
+    async def put_worker(self, worker: WorkerRow) -> None: ...
+
+    async def worker_elsewhere(self, worker_id: str) -> bool:
+        """Whether another workspace has, or has had, a worker of this name."""
+
+
+class WorkerReads(Protocol):
+    async def last_worker(self) -> WorkerRow | None:
+        """The one that was heard last, also where it has ended."""
