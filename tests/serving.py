@@ -22,6 +22,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.errors import StoreFault
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
+from muster.outbound.webhook_post import WebhookPost
 from muster.ports.host import ProcessId
 from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
@@ -40,6 +41,8 @@ class ServedOwner:
     first_event_id = 0
     far_git = None
     absences = 0
+    listening = ""
+    login = True
 
     def __init__(self, store: SqliteStore, path: Path) -> None:
         self.started_at_ms = int(time.time() * 1000)
@@ -54,6 +57,9 @@ class ServedOwner:
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return LocalHost().lineage(pid)
+
+    async def judge_hook(self, url: str) -> str:
+        return await WebhookPost(private=True, in_thread=asyncio.to_thread).judge(url)
 
     def halted(self) -> StoreFault | None:
         return None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from muster.engine.batch import drive
-from muster.model.secrets import secret_purpose
+from muster.model.secrets import not_set, secret_purpose
 from muster_command import MUSTER, run_muster
 from patience import PATIENCE_S
 from pseudo_terminal import read_to_end
@@ -47,10 +47,14 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
         ("TOKEN", b"short", "the value has 5 characters"),
         ("TOKEN", b"\xff" * 9, "not UTF-8"),
         ("TOKEN", b"0123456789\0", "NUL"),
-        ("TOKEN", b"x" * 40_000, "$.value"),
+        ("TOKEN", b"x" * 40_000, "at most 16000 fit"),
         ("TOKEN", b"x" * 200_000, "more than"),
-        ("MUSTER_TOKEN", b"0123456789", "$.name"),
-        ("A=B", b"0123456789", "$.name"),
+        ("MUSTER_TOKEN", b"0123456789", "another name, that does not begin with MUSTER_"),
+        ("A=B", b"0123456789", "'A=B' cannot be the name of a variable"),
+        ("bad name", b"0123456789", "like BAD_NAME"),
+        ("1ST", b"0123456789", "like GITHUB_TOKEN"),
+        ("\u00e4", b"0123456789", "cannot be the name of a variable"),
+        ("A" * 101, b"0123456789", "at most 100"),
     ],
 )
 def test_what_no_process_could_be_given_is_refused(
@@ -58,6 +62,26 @@ def test_what_no_process_could_be_given_is_refused(
 ) -> None:
     told = refused("secrets", "set", name, stdin=value, code=2, message=message)
     assert value.decode(errors="replace") not in told.err
+
+
+def test_over_http_a_wrong_name_is_told_in_the_same_words(cli: Any, empty: Any) -> None:
+    told = cli(
+        *(
+            "api",
+            "POST",
+            "/api/v1/secrets",
+            "--data",
+            '{"name": "A B", "value": "0123456789", "actor": "ann"}',
+        )
+    )
+    assert told.code == 2 and "cannot be the name of a variable" in told.err, told
+
+
+def test_what_a_task_waits_for_is_the_command_that_the_inbox_names(cli: Any, owner: Any) -> None:
+    owner.register("worker-zzzzzzzz", agents=("ghost",), general=(), unfit={"ghost": not_set("GHOST_KEY")})
+    (row,) = [row for row in json.loads(cli("inbox", "--json").out) if row.get("ref") == "billing/other"]
+    assert row["next"] == "muster secrets set GHOST_KEY"
+    assert "muster secrets set GHOST_KEY" in cli("task", "show", "billing/other").out.partition("Next")[2]
 
 
 def test_one_that_is_not_there_cannot_be_deleted(refused: Any) -> None:

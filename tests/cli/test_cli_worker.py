@@ -41,6 +41,32 @@ def test_workers_are_listed_shown_and_summed_up(cli, two):
     assert (told["workers"], told["counts"]) == (2, {"busy": 1, "idle": 1})
 
 
+def test_a_program_that_serves_itself_has_no_process(cli, owner):
+    put = c.PutAgent(
+        agent="dev-1",
+        actor="user:ann",
+        label="",
+        model="",
+        capabilities=(),
+        profiles=(),
+        slots=1,
+        heartbeat_s=30,
+        stale_s=None,
+        coordinator_enabled=True,
+        metadata={},
+        worker_id="agent-zzzzzzzz",
+        token_hash=None,
+    )
+    owner.do(put)
+    (told,) = [
+        row for row in json.loads(cli("worker", "list", "--json").out) if row["id"] == "agent-zzzzzzzz"
+    ]
+    assert told["pid"] is None
+    for words in (("status",), ("worker", "list"), ("worker", "show", "agent-zzzzzzzz")):
+        said = cli(*words).out
+        assert "serves itself" in said and "pid 0" not in said and ":0" not in said, said
+
+
 def test_one_is_asked_to_end(cli, two):
     ran = cli("worker", "stop", WORKER, "--graceful")
     assert (ran.code, ran.out) == (0, f"{WORKER}  ends when it has finished billing/api#1\n")

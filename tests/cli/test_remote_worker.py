@@ -109,6 +109,10 @@ def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
             "task", "add", "far away", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", REPORTS
         )
         until(lambda: served.status("p/t") == "COMPLETED", "it is done")
+        env = {**os.environ, "HOME": str(elsewhere), "MUSTER_TOKEN": served.worker}
+        second = muster(elsewhere, "worker", "start", "--server", served.url, env=env)
+        assert second.returncode == 6 and f"workers run in {elsewhere} already (pid " in second.stderr
+        assert "start with -n" in second.stderr and "muster status" not in second.stderr
     assert worker["hostname"].endswith("(network)"), "nobody can look after its processes from here"
     assert f"on {elsewhere}" in served.said("logs", "p/t")
     task = served.told("task", "show", "p/t")["task"]

@@ -16,7 +16,7 @@ import pytest
 from test_run import folder, started, until
 
 from muster.client.api import Api
-from muster.client.http import Connection
+from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster_command import run_muster as muster
 
@@ -159,3 +159,39 @@ def test_what_cannot_be_is_told_before_anything_starts(folder: Path, at: str) ->
     assert (taken.returncode, f"cannot listen on {at}" in taken.stderr) == (6, True)
     assert muster(folder, "serve", "--listen", "here", env=dict(os.environ)).returncode == 2
     assert not (folder / ".muster" / "muster.sock").exists()
+
+
+def test_serve_where_an_owner_listens_to_nobody_else_listens_or_says_what_to_do(
+    folder: Path, at: str
+) -> None:
+    with started(folder, "up", "--workers", "1") as crew:
+        api = Api(Connection(Project(folder).socket))
+        until(lambda: answers(Project(folder).socket) and api.get("/api/v1/workers"), "the crew is up")
+        refused = muster(folder, "serve", "--listen", at, env=dict(os.environ))
+        assert refused.returncode == 6, refused.stderr
+        assert "nobody but you reaches it; nothing was started" in refused.stderr
+        assert f"muster down, then muster serve --listen {at}" in refused.stderr
+        owner = api.get("/api/v1/owner")
+        assert owner["listening"] == ""
+        crew.kill()
+        crew.wait()
+    taken_by = ("127.0.0.1", int(at.rpartition(":")[2]))
+    with socket.create_server(taken_by):
+        taken = muster(folder, "serve", "--listen", at, env=dict(os.environ))
+        assert (taken.returncode, f"cannot listen on {at}" in taken.stderr) == (6, True), taken.stdout
+    with started(folder, "serve", "--listen", at, "--workers", "1") as server:
+        assert server.stdout is not None
+        said = []
+        for line in server.stdout:
+            said.append(line)
+            if line.startswith("Serving"):
+                break
+        assert said[-1] == f"Serving  http://{at}\n", said
+        assert ask(at, "/health/live")[0] == 200, "it is true"
+        assert f"owner {owner['pid']} does not listen at http://{at}: another one takes its place" in "".join(
+            said
+        )
+        token = (folder / ".muster" / "first-token").read_text().strip()
+        assert ask(at, "/api/v1/whoami", token)[0] == 200
+        assert muster(folder, "down").returncode == 0
+        assert server.wait(60) == 0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from muster.hosts.detached_call import detached_call
-from muster.model.errors import NotAllowed, Unavailable
+from muster.model.errors import BadInput, NotAllowed, Unavailable
 from muster.outbound.webhook_post import WebhookPost, forbidden
 
 ALWAYS = (
@@ -103,6 +103,60 @@ def test_without_the_setting_nothing_goes_to_this_machine_or_in_clear() -> None:
         post("https://127.0.0.1/", private=False)
     with pytest.raises(NotAllowed, match="secrets"):
         post("http://169.254.169.254/latest/meta-data")
+
+
+def judged(url: str, *, private: bool = False, names: Callable[..., Any] = socket.getaddrinfo) -> str:
+    """The warning of whoever adds it."""
+
+    async def in_thread(call: Callable[..., Any], *given: Any) -> Any:
+        return await detached_call(names if call is socket.getaddrinfo else call, *given)
+
+    return asyncio.run(WebhookPost(private=private, in_thread=in_thread).judge(url))
+
+
+def leads_to(*addresses: str) -> Callable[..., Any]:
+    return lambda *_: [(0, 0, 0, "", (address, 443)) for address in addresses]
+
+
+@pytest.mark.parametrize(
+    ("url", "why", "helps"),
+    [
+        ("http://example.org/x", "is not https", True),
+        ("https://127.0.0.1/x", "private network", True),
+        ("https://127.1/x", "127.0.0.1", True),
+        ("https://2130706433/x", "127.0.0.1", True),
+        ("https://[::1]:8/x", "private network", True),
+        ("https://localhost:99/x", "127.0.0.1", True),
+        ("https://a.localhost./x", "127.0.0.1", True),
+        ("https://10.1.2.3", "private network", True),
+        ("https://169.254.169.254/latest", "clouds keep their secrets", False),
+        ("https://0.0.0.0/", "no single machine", False),
+        ("https://example.org:99999/", "is no address", False),
+        (f"https://{'a' * 64}.org/", "is no address", False),
+    ],
+)
+def test_what_never_could_be_sent_is_refused_as_it_is_added(url: str, why: str, helps: bool) -> None:
+    with pytest.raises(BadInput, match="nothing was added") as refused:
+        judged(url)
+    assert why in refused.value.message
+    assert ("webhooks.private = true" in refused.value.hint) is helps
+    if helps:
+        judged(url, private=True, names=leads_to("127.0.0.1"))
+
+
+def test_a_name_that_leads_nowhere_now_is_warned_of_and_added() -> None:
+    """Tomorrow it may lead elsewhere, and each message is judged by what it leads to then."""
+    url = "https://hooks.example.org/x"
+    assert judged(url, names=leads_to("8.8.8.8")) == ""
+    assert "is 10.0.0.5, which is of this machine or of a private network now" in judged(
+        url, names=leads_to("8.8.8.8", "10.0.0.5")
+    )
+    assert judged(url, names=leads_to("10.0.0.5"), private=True) == ""
+
+    def unknown(*_: object) -> list[Any]:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    assert "has no address now" in judged(url, names=unknown)
 
 
 def test_one_forbidden_address_of_a_name_forbids_the_name() -> None:

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from muster.model.pools import Pool
+from muster.model.secrets import not_set
 from muster.model.states import (
     AttemptStatus,
     CrewStatus,
@@ -17,7 +18,7 @@ from muster.model.states import (
     TaskStatus,
 )
 from muster.model.views import TaskView
-from muster.model.why import CrewFacts, clock_word, duration, why
+from muster.model.why import CrewFacts, OfflineProgram, clock_word, duration, reason, why
 
 NOW_MS = 1_000_000
 T, A, K = TaskStatus, AttemptStatus, ErrorKind
@@ -297,3 +298,66 @@ def test_how_an_unwanted_task_ended() -> None:
 def test_a_time_says_its_day_where_that_is_not_today(hours: int, word: str) -> None:
     noon_ms = 1_800_012_720_000  # a Friday, 11:32 UTC
     assert clock_word(noon_ms + hours * 3_600_000, noon_ms, 3 * 3600) == word
+
+
+SILENT = OfflineProgram(since_ms=NOW_MS - 60_000, capabilities=frozenset({"ruby"}))
+AWAY = replace(
+    LIMITED, programs=frozenset({"codex", "dev-1", "dev-2"}), offline={"dev-1": SILENT, "dev-2": SILENT}
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "sentence"),
+    [
+        (
+            {"wanted_agent": "dev-1"},
+            AWAY,
+            "agent dev-1, a program, is offline (heard last at 00:15): it takes tasks again once it is started "
+            "and heard (POST /api/v1/agents/dev-1/heartbeat)",
+        ),
+        (
+            {"wanted_agent": "dev-2"},
+            replace(AWAY, free={}, offline={"dev-2": replace(SILENT, ended="asked for by ann")}),
+            "agent dev-2, a program, has ended (heard last at 00:15): asked for by ann; it takes tasks again "
+            "once it is started and registers itself (PUT /api/v1/agents/dev-2)",
+        ),
+        (
+            {"capabilities": ("ruby",)},
+            AWAY,
+            "agent dev-1, a program, is offline (heard last at 00:15): it takes tasks again once it is started "
+            "and heard (POST /api/v1/agents/dev-1/heartbeat)",
+        ),
+        (
+            {"capabilities": ("ruby",)},
+            replace(AWAY, offline={"dev-1": replace(SILENT, aimed_only=True)}),
+            "no agent offers ruby: add it to agents.NAME.capabilities in muster.toml",
+        ),
+        (
+            {"capabilities": ("gpu",), "pinned_agent": "codex"},
+            AWAY,
+            "agent codex does not offer gpu: it is a program, which says what it can do when it registers "
+            "(`capabilities` of PUT /api/v1/agents/codex)",
+        ),
+    ],
+)
+def test_of_a_program_it_is_told_what_brings_it_back(
+    changes: dict[str, Any], facts: CrewFacts, sentence: str
+) -> None:
+    found = reason(view(T.PENDING, **changes), facts)
+    assert (found.text, found.needs_person) == (sentence, True)
+
+
+@pytest.mark.parametrize(
+    ("task", "facts", "fix"),
+    [
+        ({"wanted_agent": "gone"}, crew(unfit={"gone": not_set("TOKEN")}), "muster secrets set TOKEN"),
+        ({}, crew(free={}, unfit={"": f"a cannot run: {not_set('T')}"}), "muster secrets set T"),
+        ({"wanted_agent": "gone"}, crew(last_unfit={"gone": not_set("T")}), "muster secrets set T"),
+        ({"wanted_agent": "gone"}, crew(unfit={"gone": "says: muster secrets set X"}), ""),
+        ({"wanted_agent": "gone"}, BUSY_CREW, ""),
+        ({}, crew(crew=CrewStatus.PAUSED), "muster orchestrator resume"),
+    ],
+)
+def test_the_command_that_gets_it_going(task: dict[str, Any], facts: CrewFacts, fix: str) -> None:
+    found = reason(view(T.PENDING, **task), facts)
+    assert (found.fix, found.needs_person) == (fix, True)

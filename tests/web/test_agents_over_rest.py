@@ -125,7 +125,10 @@ def test_its_token_speaks_for_it_and_for_nothing_else(site: Site, ada: Asker) ->
         ("POST", f"{TASKS}/{number}/cancel", {}),
         ("POST", f"{TASKS}/{number}/answer", {"text": "y"}),
     ):
-        assert other.refused(method, path, body)[0] in {401, 403}, path
+        assert other.refused(method, path, body) == (403, "forbidden"), path
+    for verb in ("claim", "heartbeat"):
+        for absent in ("nobody", "dev-1"):
+            assert other.refused("POST", f"{AGENTS}/{absent}/{verb}", {}) == (403, "forbidden"), absent
     for path in ("complete", "claim/release"):
         assert other.refused("POST", f"{TASKS}/{number}/{path}", {}) == (409, "stale_epoch"), path
     assert other.refused("PATCH", f"{TASKS}/{number}/progress", {"progressPercent": 1})[0] == 409

@@ -58,14 +58,14 @@ def test_a_task_lives_in_the_words_of_its_program(site: Site) -> None:
     state = {"progressPercent": 70, "currentStep": "Fixing", "checkpointData": {"remainingFiles": 5}}
     assert change(site, f"{one}/progress", ADA | state)[1]["code"] == "illegal_move"
     assert change(site, f"{one}/progress", state, **inside(job))[0] == 200
-    assert change(site, f"{TASKS}/{after}/progress", state, **inside(job))[0] == 401
+    assert change(site, f"{TASKS}/{after}/progress", state, **inside(job))[0] == 403
     task = site.get(one)["task"]
     assert (task["percent"], task["step"], task["priority"]) == (70, "Fixing", 10)
     assert site.send("GET", f"/attempt/v1/{number}/{job['epoch']}/checkpoint", b"", inside(job))[0] == 200
 
     done = {"outputResult": {"filesModified": 20, "buildStatus": "passing"}, "summary": "All resolved."}
     data = json.dumps(done).encode()
-    assert site.send("POST", f"{TASKS}/{after}/complete", data, inside(job))[0] == 401
+    assert site.send("POST", f"{TASKS}/{after}/complete", data, inside(job))[0] == 403
     assert site.send("POST", f"{one}/complete", data, inside(job))[0] == 200
     assert site.get(one)["task"]["status"] == "RUNNING", "its worker has the last word"
     site.post("/worker/v1/complete", site.of(job))

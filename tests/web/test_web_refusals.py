@@ -41,9 +41,8 @@ def test_an_attempt_steers_nothing(site: Site) -> None:
     assert {path for path, _ in changes} >= FOR_ATTEMPTS and len(steering) > 20
     for path, method in sorted(steering):
         target = path.replace("{task_id:id}", str(job["taskId"])).replace("{plan}", "api")
-        assert site.refused(method, re.sub(r"{.*?}", "1", target), b"{}", **inside) == (401, "not_allowed"), (
-            path
-        )
+        told = site.refused(method, re.sub(r"{.*?}", "1", target), b"{}", **inside)
+        assert told == (403, "forbidden"), path
     assert {task["status"] for task in site.get("/api/v1/agent-tasks")} == {"RUNNING"}
     body = json.dumps({"title": "more", "plan": "api", "actor": "ada"}).encode()
     assert site.send("POST", "/api/v1/agent-tasks", body, inside)[0] == 201

@@ -11,7 +11,7 @@ import functools
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
@@ -64,6 +64,9 @@ from muster.runtimes.local import LocalWakeups, SystemClock
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
 
+if TYPE_CHECKING:
+    from muster.outbound.webhook_post import WebhookPost
+
 log = logging.getLogger(__name__)
 
 
@@ -111,6 +114,7 @@ class Owner:
     ) -> None:
         """`long_lived`: this is no owner of one command only.  A `clock` instead of the system's is for tests."""
         self.long_lived = long_lived
+        self.listening, self.login = "", True
         self.term = 0
         self._project = project
         self._config = config
@@ -369,11 +373,18 @@ class Owner:
         def unseal(sealed: str, workspace_id: int) -> str:
             return self.vault.unseal(sealed, sealed_for(workspace_id))
 
+        post = self._post
+        return WebhookSender(self.clock, self.store.reads, self.batcher, post, unseal, term=self.term)
+
+    @functools.cached_property
+    def _post(self) -> WebhookPost:
         # A command that is its own owner tells nobody, and needs no client.
         from muster.outbound.webhook_post import WebhookPost
 
-        post = WebhookPost(private=self._config.webhooks.private, in_thread=detached_call)
-        return WebhookSender(self.clock, self.store.reads, self.batcher, post, unseal, term=self.term)
+        return WebhookPost(private=self._config.webhooks.private, in_thread=detached_call)
+
+    async def judge_hook(self, url: str) -> str:
+        return await self._post.judge(url)
 
     def _clearers(self) -> list[Service]:
         if self._repository is None:

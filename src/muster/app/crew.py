@@ -97,6 +97,7 @@ class SupervisedCrew:
         self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
         self._project = project
         self._lease_s = config.health.lease_s
+        self._serve = config.serve
         self._drain_s = config.workers.drain_s
         self._say = say
         self._actor = actor
@@ -148,7 +149,23 @@ class SupervisedCrew:
             self._say(f"took over from a dead supervisor: {', '.join(found)}")
         if answers(self._project.socket):
             with suppress(Unavailable):  # it may die any moment: then it is started anew
-                self.supervisor.adopt_owner(self.control.get("/api/v1/owner")["pid"])
+                told = self.control.get("/api/v1/owner")
+                self.supervisor.adopt_owner(told["pid"])
+                self._replace_if_elsewhere(told)
+
+    def _replace_if_elsewhere(self, told: dict[str, Any]) -> None:
+        """An owner listens as it was told when it began: another one does so as we were told.  Workers go on."""
+        wanted = self._serve.url
+        if told.get("listening", "") == wanted and (not wanted or told["login"] == self._serve.login):
+            return
+        how = (
+            f"does not listen at {wanted}"
+            if wanted
+            else f"listens at {told['listening']}, which nobody wants"
+        )
+        self._say(f"owner {told['pid']} {how}: another one takes its place")
+        self.supervisor.stop_owner(OWNER_END_S)
+        self.supervisor.owner.due_s = 0.0
 
     def start(self) -> bool:
         """Returns once the owner answers, and waits for space on a full disk; False where it is to end before.
@@ -238,7 +255,7 @@ class SupervisedCrew:
         if (crew := self._ask("/api/v1/crew")) is None:
             return
         self._obey(crew)
-        workers = crew["workers"]
+        workers = [worker for worker in crew["workers"] if worker["pid"] is not None]
         self._marks |= {worker_mark(worker["id"]) for worker in workers}
         self.supervisor.let_go({worker["pid"] for worker in workers if worker["status"] == "stopping"})
         self.supervisor.replace_silent({worker["pid"] for worker in workers}, self._lease_s)

@@ -20,6 +20,7 @@ class GuestOwner:
         self._owner = owner
         self.term = owner.term
         self.long_lived = owner.long_lived
+        self.listening, self.login = owner.listening, owner.login
         self.started_at_ms = owner.started_at_ms
         self.vault = owner.vault
         self.first_event_id = owner.first_event_id
@@ -42,6 +43,9 @@ class GuestOwner:
 
     def halted(self) -> StoreFault | None:
         return self._owner.halted()
+
+    async def judge_hook(self, url: str) -> str:
+        return await self._owner.judge_hook(url)
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._owner.lineage(pid)

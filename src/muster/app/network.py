@@ -93,10 +93,6 @@ def bind(listen: str) -> list[socket.socket]:
     return bound
 
 
-def url(settings: ServeSettings) -> str:
-    return f"{'https' if settings.tls_cert else 'http'}://{settings.listen}"
-
-
 async def serve_network(app: Application, web: Backend, settings: ServeSettings) -> None:
     """Answers until the owner ends.  What keeps it from listening may pass, and the crew works meanwhile."""
     tls = tls_of(settings)
@@ -108,7 +104,8 @@ async def serve_network(app: Application, web: Backend, settings: ServeSettings)
     network = NetworkListener(gate)
     listening = await _bound(settings.listen, web.closing)
     if listening:
-        log.info("listening on %s", url(settings))
+        web.owner.listening, web.owner.login = settings.url, settings.login
+        log.info("listening on %s", settings.url)
     try:
         await asyncio.gather(*(network.serve(one, web.closing, tls) for one in listening))
     finally:

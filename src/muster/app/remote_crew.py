@@ -14,12 +14,12 @@ from muster.client.remote import ServerUrl
 from muster.config.identity import settle
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.hosts.file_lock import Lock
+from muster.hosts.file_lock import Lock, holder
 from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
 from muster.hosts.plain_files import replace_plain
 from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
-from muster.model.errors import Conflict
+from muster.model.errors import Conflict, OwnerUnavailable
 from muster.worker.supervisor import TICK_S, Supervisor
 
 KNOWN_S = 10.0
@@ -44,6 +44,19 @@ def refuse_other_work(project: Project, server: str) -> None:
         )
 
 
+def _take(project: Project) -> Lock:
+    """Raises Conflict."""
+    try:
+        return Lock.take(project.supervisor_lock)
+    except OwnerUnavailable:
+        pid = holder(project.supervisor_lock)
+        raise Conflict(
+            f"workers run in {project.folder} already (pid {pid or '?'}); none was started",
+            f"for more of them end those (kill {pid or 'PID'}), then start with -n; or start these in a folder "
+            "of their own",
+        ) from None
+
+
 class RemoteCrew:
     def __init__(
         self,
@@ -55,11 +68,11 @@ class RemoteCrew:
         workers: int,
         say: Callable[[str], None],
     ) -> None:
-        """Raises Conflict as refuse_other_work, OwnerUnavailable where others are supervised here."""
+        """Raises Conflict as refuse_other_work, and where others are supervised here."""
         refuse_other_work(project, server)
         agents_of(config, project)
         make_state_dir(project)
-        self._lock = Lock.take(project.supervisor_lock)
+        self._lock = _take(project)
         self._attempts_dir = project.attempts_dir
         project_id = settle(project)
         replace_plain(project.server_file, server.encode())

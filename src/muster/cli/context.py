@@ -212,7 +212,7 @@ def attempt_headers(project: Project) -> dict[str, str]:
 
 
 def refuse_attempts(api: Api, what: str) -> None:
-    """Raises NotAllowed inside of a task: no agent decides what is merged, or what leaves this machine."""
+    """Raises Forbidden inside of a task: no agent decides what is merged, or what leaves this machine."""
     api.post(path_of("person", what), {})
 
 

@@ -14,7 +14,7 @@ from muster.cli.values import stdin_bytes
 from muster.client.api import path_of
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
-from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret
+from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "SECRET": itemgetter("name"),
@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(args: argparse.Namespace) -> int:
+    check_name(args.name)  # before anybody types its value
     value = _value_of(args.name)
     with workspace(args) as context:
         context.post("/api/v1/secrets", name=args.name, value=value)
@@ -82,5 +83,10 @@ def _long_enough(value: str) -> str:
         raise BadInput(
             f"the value has {len(value)} characters; nothing was changed",
             f"with fewer than {VALUE_CHARS_MIN} it could not be told from other text where it is blacked out",
+        )
+    if len(value) > VALUE_CHARS_MAX:
+        raise BadInput(
+            f"the value has {len(value)} characters; nothing was changed",
+            f"at most {VALUE_CHARS_MAX} fit: keep more in a file, and set what opens it",
         )
     return value

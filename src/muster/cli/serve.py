@@ -5,20 +5,21 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 
-from muster.app.direct import direct
-from muster.app.network import bind, check, url
+from muster.app.network import bind, check
 from muster.app.settings import load_config
 from muster.cli import up
-from muster.cli.context import actor, project_of, user_name
+from muster.cli.context import actor, connect_to, project_of, user_name
 from muster.cli.worker import worker_count
 from muster.client.api import Api
-from muster.client.http import answers
+from muster.client.http import Connection, answers
 from muster.config.project import Project
+from muster.config.settings import ServeSettings
+from muster.hosts.file_lock import holder
 from muster.hosts.plain_files import replace_plain
 from muster.model.access import Role
-from muster.model.errors import Conflict
+from muster.model.errors import Conflict, MusterError
 
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
@@ -62,26 +63,53 @@ def run(args: argparse.Namespace) -> int:
         os.environ["MUSTER_SERVE_LISTEN"] = USUAL
     settings = load_config(project.root).serve
     check(settings)
-    up.refuse_two(project)
-    left = False
+    listens_at = _listens_at(project)
+    _refuse_two(project, settings, listens_at)
     try:
         for listening in bind(settings.listen):  # to say now what the owner could only say in its log
             with closing(listening):
                 pass
     except Conflict:
-        left = answers(project.socket)  # by our owner, whose supervisor has died: it is taken over
-        if not left:
+        # By our owner, whose supervisor has died: it is taken over.
+        if _port(listens_at or "") != _port(settings.listen):
             raise
-    args.serving = url(settings)
-    if settings.login and not left:
+    args.serving = settings.url
+    if settings.login:
         _first_token(project)
     return up.run(args)
 
 
+def _port(at: str) -> str:
+    return at.rpartition(":")[2]
+
+
+def _listens_at(project: Project) -> str | None:
+    """Where others reach the owner that is up; empty: nowhere, None: there is none that tells."""
+    if not answers(project.socket):
+        return None
+    with suppress(MusterError), closing(Api(Connection(project.socket))) as api:
+        at: str = api.get("/api/v1/owner").get("listening", "")
+        return at
+    return None
+
+
+def _refuse_two(project: Project, settings: ServeSettings, listens_at: str | None) -> None:
+    """Raises Conflict where a living process supervises this crew: what it listens to is not for us to change."""
+    if listens_at == settings.url:
+        up.refuse_two(project)
+    supervisor = holder(project.supervisor_lock)
+    if supervisor is not None:
+        how = f"and listens at {listens_at}" if listens_at else "and nobody but you reaches it"
+        raise Conflict(
+            f"the crew of {project.root} is up already (pid {supervisor}), {how}; nothing was started",
+            f"muster down, then muster serve --listen {settings.listen}",
+        )
+
+
 def _first_token(project: Project) -> None:
     """Somebody has to be able to log in: an OWNER's token, shown once on a terminal, else left in a file."""
-    with direct(project) as transport:
-        api = Api(transport)
+    with connect_to(project) as context:
+        api = context.api
         if api.get("/api/v1/tokens"):
             return
         who = user_name(os.getuid())

@@ -118,7 +118,8 @@ def _show_workers(answer: Json, screen: Screen) -> None:
         holds = ", ".join(map(clean, worker["holds"])) or "nothing"
         badge = screen.badge(WORKER_LOOKS.get(worker["status"], "ready"), worker["status"])
         held = "held" if worker["status"] == "dead" else "holds"
-        screen.line(f"  {worker['id']}  {badge}  pid {worker['pid']}  {held} {holds}")
+        process = "serves itself" if worker["pid"] is None else f"pid {worker['pid']}"
+        screen.line(f"  {worker['id']}  {badge}  {process}  {held} {holds}")
     if answer["agents"]:
         screen.line("\nAgents")
     for agent in answer["agents"]:

@@ -295,7 +295,8 @@ def what_next(task: Json) -> list[str]:
         found[0] = f"muster answer {ref} --allow|--deny [--always]"
     prefix = f"{task['plan']}/" if task["plan"] else ""
     failed = [name.split(" (")[0] for name in task["waitsFor"] if name.endswith(("(FAILED)", "(CANCELLED)"))]
-    return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + found
+    fix = [clean(task["fix"])] if task.get("fix") else []  # a server that is older does not tell it
+    return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + fix + found
 
 
 def _next(task: Json, ref: str, detail: Json) -> list[str]:

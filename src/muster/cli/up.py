@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import time
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 
 from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
@@ -26,12 +26,14 @@ from muster.hosts.file_lock import holder
 from muster.hosts.log_file import LogFile, place_in
 from muster.hosts.logs import JSON, log_as, log_lines
 from muster.hosts.service_manager import ServiceManager
-from muster.model.errors import Conflict, OwnerUnavailable, StoreFault
+from muster.model.errors import Conflict, OwnerUnavailable, StoreFault, Unavailable
 from muster.model.wording import counted
 
 log = logging.getLogger(__name__)
 
 EXIT_OK, EXIT_INTERRUPTED = 0, 130
+LISTEN_S = 5.0
+"""How long an owner that answers may take until it listens for others."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -84,13 +86,24 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
             if crew.start():
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
                 if serving := getattr(args, "serving", ""):
-                    show.say(f"Serving  {serving}")
+                    show.say(f"Serving  {_listening(crew.control, serving)}")
                 feed = Feed(project, crew.last_event(), show)
                 stack.enter_context(closing(feed))
             crew.work_until(lambda: False)
             crew.wind_down()
         show.say("Stopped. `muster up` resumes where it stopped.")
         return EXIT_INTERRUPTED if interrupts.count else EXIT_OK
+
+
+def _listening(owner: Api, url: str) -> str:
+    """What to say of where others reach it, once it listens there."""
+    deadline_s = time.monotonic() + LISTEN_S
+    while time.monotonic() < deadline_s:
+        with suppress(Unavailable):
+            if owner.get("/api/v1/owner")["listening"] == url:
+                return url
+        time.sleep(0.05)
+    return f"nobody yet: {url} cannot be listened on, and is tried again; .muster/muster.log says why"
 
 
 def _daemon(project: Project, args: argparse.Namespace) -> int:
@@ -115,8 +128,11 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             words = last_words(project.log_file, begins)
             raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
-    owner = Api(Connection(project.socket)).get("/api/v1/owner")["pid"]
+    api = Api(Connection(project.socket))
+    owner = api.get("/api/v1/owner")["pid"]
     # The daemon outlives this command on purpose.
     process.returncode = 0
     told = f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them"
-    return answer(args, {"supervisor": process.pid, "owner": owner}, told)
+    serving = getattr(args, "serving", "")
+    more = [f"Serving  {_listening(api, serving)}"] if serving else []
+    return answer(args, {"supervisor": process.pid, "owner": owner}, told, *more)

@@ -8,7 +8,7 @@ from operator import itemgetter
 
 from muster.cli.access import add_workspace_option, print_list, workspace
 from muster.cli.fields import add_fields, answer
-from muster.cli.output import age, clean, now_ms
+from muster.cli.output import age, clean, note, now_ms
 from muster.cli.values import number
 from muster.client.api import path_of
 from muster.model.json_value import Json
@@ -57,6 +57,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def _add(args: argparse.Namespace) -> int:
     with workspace(args) as context:
         made = context.post("/api/v1/webhooks", url=args.url, kinds=args.kind or [])
+    if made.get("warning"):  # a server that is older tells none
+        note(clean(made["warning"]))
     return answer(args, made, f"webhook {made['id']}  {made['secret']}")
 
 

@@ -139,11 +139,16 @@ def _list(args: argparse.Namespace) -> int:
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "WORKER": lambda worker: " ".join(filter(None, (worker["id"], clean(worker["name"] or "")))),
     "STATUS": lambda worker: worker["status"],
-    "PROCESS": lambda worker: f"{worker['hostname']}:{worker['pid']}",
+    "PROCESS": lambda worker: _process(worker, "{hostname}:{pid}"),
     "HEARD": lambda worker: age(now_ms() - worker["lastSeenAtMs"]),
     "AGENTS": lambda worker: ", ".join(worker["agents"]) or "none",
     "HOLDS": lambda worker: ", ".join(worker["holds"]) or "nothing",
 }
+
+
+def _process(worker: Json, form: str) -> str:
+    """A program that serves itself may run anywhere."""
+    return "serves itself" if worker["pid"] is None else clean(form.format_map(worker))
 
 
 def _table(workers: list[Json], screen: Screen) -> None:
@@ -166,7 +171,7 @@ def _print_worker(worker: Json, screen: Screen) -> None:
     badge = screen.badge(_look(worker), worker["status"])
     screen.line(f"{screen.paint(worker['id'], BOLD)}  {badge}")
     rows = [
-        ("Process", f"pid {worker['pid']} on {clean(worker['hostname'])}"),
+        ("Process", _process(worker, "pid {pid} on {hostname}")),
         ("Started", f"{age(now - worker['registeredAtMs'])} ago"),
         ("Heard", f"{age(now - worker['lastSeenAtMs'])} ago"),
         ("Agents", ", ".join(map(clean, worker["agents"])) or "none"),

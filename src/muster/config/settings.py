@@ -359,6 +359,11 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         "how many proxies stand before it, each of which adds to X-Forwarded-For who asked it",
     )
 
+    @property
+    def url(self) -> str:
+        """Empty where nobody is to listen."""
+        return f"{'https' if self.tls_cert else 'http'}://{self.listen}" if self.listen else ""
+
 
 class LogSettings(Section, frozen=True, kw_only=True):
     """What owner, workers and supervisor write into `.muster/muster.log`.  `[log]`"""

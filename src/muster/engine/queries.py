@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import asdict, replace
 
-from muster.engine.free_slots import free_slots
+from muster.engine.free_slots import FreeSlots, free_slots
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
@@ -15,6 +15,7 @@ from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
+from muster.model.agents import AgentRow
 from muster.model.edits import (
     KeptTask,
     MovedBox,
@@ -53,7 +54,7 @@ from muster.model.views import (
     TaskView,
     WorkerView,
 )
-from muster.model.why import CrewFacts, at_work, reason, state_of, takers
+from muster.model.why import CrewFacts, OfflineProgram, at_work, reason, state_of, takers
 from muster.model.wording import near
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -354,9 +355,8 @@ class Queries:
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()
         holds = {view.id: len(view.holds) for view in status.workers}
-        drained = {
-            row.name: f"it drains: {row.draining}" for row in await self._reads.agents() if row.draining
-        }
+        agents = await self._reads.agents()
+        drained = {row.name: f"it drains: {row.draining}" for row in agents if row.draining}
         found = free_slots(await self._reads.living_workers(), holds, drained)
         free, unfit, general = found.free, found.unfit, found.general
         last_unfit = status.last_unfit
@@ -395,8 +395,25 @@ class Queries:
             closed=closed,
             usual=usual,
             touching=touching,
+            programs=frozenset(row.name for row in agents if row.worker_id),
+            offline=await self._offline(agents, found) if self._crew_up else {},
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
         )
+
+    async def _offline(self, agents: Iterable[AgentRow], found: FreeSlots) -> dict[str, OfflineProgram]:
+        """Programs that are registered, and that no living worker stands for."""
+        offline = {}
+        for row in agents:
+            if not row.worker_id or row.name in found.free or row.name in found.unfit:
+                continue
+            last = await self._reads.worker(row.worker_id)
+            offline[row.name] = OfflineProgram(
+                since_ms=last.last_seen_at_ms if last else row.registered_at_ms,
+                ended=last.reason if last and last.permanent else "",
+                capabilities=frozenset(row.capabilities),
+                aimed_only=not row.coordinator_enabled,
+            )
+        return offline
 
     async def pools(self) -> Pools:
         """Those that have refused somebody and answered nobody since, by name."""
@@ -434,6 +451,7 @@ def _judged(view: TaskView, facts: CrewFacts) -> TaskView:
         at_work=at_work(view),
         why=found.text,
         needs_person=found.needs_person,
+        fix=found.fix,
         actions=actions(view),
     )
 

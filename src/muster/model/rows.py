@@ -178,7 +178,7 @@ def worker_view(worker: WorkerRow, holds: tuple[str, ...]) -> WorkerView:
     elif status in {WorkerStatus.IDLE, WorkerStatus.BUSY}:
         status = WorkerStatus.BUSY if holds else WorkerStatus.IDLE
     shared = {name: value for name, value in asdict(worker).items() if name in _SHOWN}
-    return WorkerView(**shared | {"status": status, "holds": holds})
+    return WorkerView(**shared | {"status": status, "holds": holds, "pid": worker.pid or None})
 
 
 def status_of(agent: str, hosts: Collection[WorkerView], *, drained: bool, busy: bool) -> AgentStatus:

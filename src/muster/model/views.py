@@ -93,6 +93,8 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """One sentence: why it is where it is."""
     needs_person: bool = False
     """Nothing moves it before a person does something."""
+    fix: str = ""
+    """The command that gets it going, where one is known."""
     actions: tuple[str, ...] = ()
     """What a person may do with it now, the most likely first."""
 
@@ -230,7 +232,8 @@ class PlanProgress(ViewStruct, frozen=True, kw_only=True):
 class WorkerView(ViewStruct, frozen=True, kw_only=True):
     id: str
     hostname: str
-    pid: int
+    pid: int | None
+    """None: it is a program that serves itself, and no process that anybody here knows."""
     status: str
     agents: tuple[str, ...]
     unfit: dict[str, str]

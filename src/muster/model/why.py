@@ -12,6 +12,7 @@ from msgspec import Struct
 from muster.model.pools import CLOSING, Pool
 from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT
+from muster.model.secrets import setting
 from muster.model.states import (
     ATTEMPT_OPEN,
     HELD,
@@ -26,6 +27,17 @@ from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import Touching, meeting, overlap
 from muster.model.views import PlanView, TaskView
 from muster.model.wording import counted, refused_words
+
+
+class OfflineProgram(Struct, frozen=True):
+    """An agent that serves itself, while nobody hears it."""
+
+    since_ms: int
+    """When it was heard last."""
+    ended: str = ""
+    """Why it has ended for good; empty: it is only silent."""
+    capabilities: frozenset[str] = frozenset()
+    aimed_only: bool = False
 
 
 class CrewFacts(Struct, frozen=True):
@@ -59,6 +71,10 @@ class CrewFacts(Struct, frozen=True):
     """Who takes tasks that name no agent, also where nobody could run them now."""
     touching: tuple[Touching, ...] = ()
     """Tasks that run, where it is known which files they change."""
+    programs: frozenset[str] = frozenset()
+    """Agents that serve themselves, heard or not."""
+    offline: Mapping[str, OfflineProgram] = {}
+    """Those of them that are not heard."""
     utc_offset_s: int = 0
     """Of the clocks that the reader looks at."""
 
@@ -97,6 +113,8 @@ class Reason(NamedTuple):
     text: str
     needs_person: bool = False
     """Nothing moves the task before a person does something, here or to what it waits for."""
+    fix: str = ""
+    """The command that gets it going, where one does."""
 
 
 def state_of(task: TaskView) -> str:
@@ -229,12 +247,10 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
     if closed := _closed(task, facts):
         return closed
     if unfit := _last_unfit(task, facts):
-        return Reason(unfit, needs_person=True)
+        return unfit
     if facts.crew is CrewStatus.PAUSED:
-        return Reason(
-            "the crew is paused, and takes no new tasks: `muster orchestrator resume` goes on",
-            needs_person=True,
-        )
+        fix = "muster orchestrator resume"
+        return Reason(f"the crew is paused, and takes no new tasks: `{fix}` goes on", True, fix)
     if facts.crew is not CrewStatus.RUNNING:
         return Reason(_crew_down(facts))
     return _matching(task, facts)
@@ -272,18 +288,20 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
 
 
 def _matching(task: TaskView, facts: CrewFacts) -> Reason:
-    if not facts.free and not facts.unfit:
-        return Reason("no worker is up: `muster up` starts some")
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
+    if not facts.free and not facts.unfit and wanted not in facts.offline:
+        return Reason("no worker is up: `muster up` starts some")
     names = takers(wanted or None, required(task.capabilities, task.target), facts)
     if names:
         return Reason(_among(names, task, facts))
-    return Reason(_nobody(task, wanted, facts), needs_person=True)
+    return Reason(_nobody(task, wanted, facts), True, setting(facts.unfit.get(wanted, "")))
 
 
 def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
     """Why no agent can take it."""
     needs = required(task.capabilities, task.target)
+    if offline := _offline(wanted, needs, facts):
+        return offline
     if needs and wanted not in facts.unfit and (wanted == ANY_AGENT or wanted in facts.free):
         return _nobody_offers(needs, wanted, facts)
     if wanted in facts.unfit:
@@ -297,14 +315,33 @@ def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
     return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
 
 
-def _last_unfit(task: TaskView, facts: CrewFacts) -> str:
-    """Why the crew that was up last could not begin it; empty while one is up, or where it could."""
+def _offline(wanted: str, needs: tuple[str, ...], facts: CrewFacts) -> str:
+    """Which program could take it, were it there; empty where none could."""
+    for name, program in sorted(facts.offline.items()):
+        meant = name == wanted or (wanted == ANY_AGENT and not program.aimed_only)
+        if not meant or not program.capabilities.issuperset(needs):
+            continue
+        since = clock_word(program.since_ms, facts.now_ms, facts.utc_offset_s)
+        if program.ended:
+            return (
+                f"agent {name}, a program, has ended (heard last at {since}): {program.ended}; it takes tasks "
+                f"again once it is started and registers itself (PUT /api/v1/agents/{name})"
+            )
+        return (
+            f"agent {name}, a program, is offline (heard last at {since}): it takes tasks again once it is "
+            f"started and heard (POST /api/v1/agents/{name}/heartbeat)"
+        )
+    return ""
+
+
+def _last_unfit(task: TaskView, facts: CrewFacts) -> Reason | None:
+    """Why the crew that was up last could not begin it; None while one is up, or where it could."""
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
     missing = facts.last_unfit.get(wanted)
     if missing is None:
-        return ""
+        return None
     agent = f"agent {missing}" if wanted == ANY_AGENT else f"agent {wanted} cannot run: {missing}"
-    return f"{agent}; mend that, then `muster up`"
+    return Reason(f"{agent}; mend that, then `muster up`", True, setting(missing))
 
 
 def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
@@ -314,7 +351,8 @@ def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
     if not able or any(name not in facts.closed for name in able):
         return None
     name, (provider, pool) = able[0], facts.closed[able[0]]
-    resume = f"`muster agent resume {name}`"
+    fix = f"muster agent resume {name}"
+    resume = f"`{fix}`"
     if pool.until_ms is None:
         word = "billing" if pool.kind is ErrorKind.BILLING else "login"
         said = f"the {word} of {provider} needs a person: {pool.reason}; then {resume}"
@@ -326,7 +364,7 @@ def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:
         said = f"waits for {provider}, another task tries whether it answers: {pool.reason}; "
         said += f"{resume} lets all try now"
     down = "" if facts.crew is CrewStatus.RUNNING else f"; {_crew_down(facts)}"
-    return Reason(said + down, needs_person=pool.until_ms is None)
+    return Reason(said + down, pool.until_ms is None, fix)
 
 
 def _among(names: list[str], task: TaskView, facts: CrewFacts) -> str:
@@ -360,5 +398,10 @@ def _nobody_offers(needs: tuple[str, ...], wanted: str, facts: CrewFacts) -> str
         who = "no agent serves" if nobody else f"agent {wanted} does not serve"
         return f"{who} {targets[0]}: add it to agents.{wanted or 'NAME'}.targets in muster.toml"
     who = "no agent offers" if nobody else f"agent {wanted} does not offer"
+    if wanted in facts.programs:
+        return (
+            f"{who} {' and '.join(missing)}: it is a program, which says what it can do when it registers "
+            f"(`capabilities` of PUT /api/v1/agents/{wanted})"
+        )
     where = f"agents.{wanted or 'NAME'}.capabilities"
     return f"{who} {' and '.join(missing)}: add it to {where} in muster.toml"

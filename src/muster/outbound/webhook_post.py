@@ -16,10 +16,12 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 import httptools
 
-from muster.model.errors import NotAllowed, Unavailable
+from muster.model.errors import BadInput, NotAllowed, Unavailable
 
 ANSWER_S = 15.0
 """All of it: a name server, a connection and an answer that comes byte by byte."""
+RESOLVE_S = 4.0
+"""How long whoever adds an address waits for a name server."""
 HEAD_BYTES_MAX = 64 << 10
 PRIVATE = "webhooks.private = true"
 Address = IPv4Address | IPv6Address
@@ -30,6 +32,7 @@ _METADATA = frozenset(
 """Where clouds tell a machine its own secrets; most are link-local besides."""
 _THIS_NETWORK = ip_network("0.0.0.0/8")
 _NAT64 = ip_network("64:ff9b::/96")
+_NOTHING_SENT = "; nothing was sent"
 _SAFE = "%/:=&?~+!$,;'@()*[]"
 
 
@@ -50,6 +53,45 @@ class WebhookPost:
             raise Unavailable(f"no answer within {ANSWER_S:.0f} s") from None
         except (OSError, ValueError, httptools.HttpParserError) as error:
             raise Unavailable(f"no answer: {error}") from error
+
+    async def judge(self, url: str) -> str:
+        """Why nothing is sent there now, though its name may lead elsewhere one day; empty where it is sent.
+
+        Raises BadInput where nothing could ever be sent there, as far as these settings go.
+        """
+        host, port = self._refuse_never(url)
+        try:
+            async with asyncio.timeout(RESOLVE_S):
+                await self._addresses(host, port)
+        except NotAllowed as error:
+            return f"{error.message.removesuffix(_NOTHING_SENT)} now: nothing is sent while that is so"
+        except (OSError, ValueError) as error:  # or no answer of a name server in time
+            return f"{host} has no address now ({error or 'no answer'}): messages are sent once it has one"
+        return ""
+
+    def _refuse_never(self, url: str) -> tuple[str, int]:
+        """Host and port.  Raises BadInput."""
+        try:
+            parts = urlsplit(url)
+            host, port = parts.hostname or "", parts.port
+            host.encode("idna")
+        except ValueError as error:
+            raise BadInput(f"{url} is no address: {error}; nothing was added", "https://HOST/PATH") from None
+        allow = f"set `{PRIVATE}` in muster.toml first, then: muster down; muster up"
+        if parts.scheme != "https" and not self._private:
+            raise BadInput(
+                f"{url} is not https, so nothing would ever be sent there; nothing was added",
+                f"an address that begins with https://, or {allow}",
+            )
+        for address in _fixed(host):
+            if why := forbidden(address, private=self._private):
+                helps = not forbidden(address, private=True)
+                named = host if host == address else f"{host}, {address},"
+                raise BadInput(
+                    f"nothing would ever be sent to {named} {why}; nothing was added",
+                    f"another address, or {allow}" if helps else "another address",
+                )
+        return host, port or (443 if parts.scheme == "https" else 80)
 
     async def _post(self, parts: SplitResult, headers: Mapping[str, str], body: bytes) -> int:
         host, secure = parts.hostname or "", parts.scheme == "https"
@@ -72,13 +114,25 @@ class WebhookPost:
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
         for address in addresses:
             if why := forbidden(address, private=self._private):
-                raise NotAllowed(f"{host} is {address}, {why}; nothing was sent", PRIVATE)
+                raise NotAllowed(f"{host} is {address}, {why}{_NOTHING_SENT}", PRIVATE)
         return addresses
 
     async def _context(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = await self._in_thread(ssl.create_default_context)  # reads many certificates
         return self._tls
+
+
+def _fixed(host: str) -> list[str]:
+    """The addresses of what is no name that could lead elsewhere tomorrow."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return ["127.0.0.1"]
+    try:  # as the system reads numbers: 127.1 is one
+        found = socket.getaddrinfo(host, None, 0, socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):
+        return []
+    return [str(each[4][0]) for each in found]
 
 
 def forbidden(text: str, *, private: bool) -> str:

@@ -39,6 +39,10 @@ class OwnerActions(Protocol):
     vault: Vault
     first_event_id: int
     """Up to this event all has happened before it began."""
+    listening: str
+    """Where others reach it, as a URL; empty: nowhere."""
+    login: bool
+    """Whether they need a token there."""
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:
@@ -58,6 +62,12 @@ class OwnerActions(Protocol):
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
+
+    async def judge_hook(self, url: str) -> str:
+        """Why nothing is sent to this address now, though that may change; empty where it is.
+
+        Raises BadInput where nothing can ever be sent there.
+        """
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         """As `LocalHost.lineage`: a process and what has started it, with the marks of attempts."""
@@ -112,7 +122,10 @@ class Backend(Struct, frozen=True, kw_only=True):
     async def hold(
         self, request: Request, topic: str, wait_s: float, look: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Returns once `look` says so, after `wait_s`, when the caller has gone, or when the owner ends."""
+        """Returns once `look` says so, after `wait_s`, when the caller has gone, or when the owner ends.
+
+        Raises NotAllowed once the caller would not be let in any more: what waits is looked at for nobody else.
+        """
         clock = asyncio.get_running_loop().time
         deadline_s = clock() + wait_s
         with self.wakeups.listen(topic) as listener:
@@ -121,3 +134,4 @@ class Backend(Struct, frozen=True, kw_only=True):
                 if left_s <= 0:
                     return
                 await listener.wait(min(left_s, POLL_S))
+                await request.let_in_again()

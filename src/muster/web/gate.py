@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import math
 import time
@@ -37,6 +38,7 @@ _ONCE = (
 )
 """Headers that say something once or not at all."""
 HOW = "muster login URL; a token is made on the server's machine: muster token create NAME --member MEMBER"
+_HOW_TO_ASK = ("www-authenticate", "Bearer")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -109,12 +111,15 @@ class NetworkGate:
         except NotAllowed as error:
             if not self._exposure.login:
                 return error_reply(error, 403)
-            return replace(error_reply(error), headers=(("www-authenticate", "Bearer"),))
+            return replace(error_reply(error), headers=(_HOW_TO_ASK,))
         except BadInput as error:
             return error_reply(error, 400)
         except MusterError as error:
             return error_reply(error)
+        request.again = functools.partial(self._refuse_gone, request)
         reply = await self._app.answer(request)
+        if reply.status == 401:
+            return replace(reply, headers=(*reply.headers, _HOW_TO_ASK))
         if isinstance(reply, Stream) and reply.parts is not None and request.identity is not None:
             return replace(reply, parts=self._while_let_in(request, reply.parts))
         return reply
@@ -133,12 +138,16 @@ class NetworkGate:
 
     async def _may_still(self, request: Request) -> bool:
         try:
-            now = await identify(self._web, self._exposure, request)
-            if now is not None:
-                refuse(now, request.method, request.parts)
+            await self._refuse_gone(request)
         except NotAllowed:
             return False
         return True
+
+    async def _refuse_gone(self, request: Request) -> None:
+        """Raises NotAllowed where its caller would not be let in any more."""
+        now = await identify(self._web, self._exposure, request)
+        if now is not None:
+            refuse(now, request.method, request.parts)
 
     def _refuse_strange_names(self, request: Request) -> None:
         """Without login a page of any site could ask us through its reader's browser: by a name of its own that

@@ -25,7 +25,7 @@ async def speaking(
 ) -> Attempt | None:
     """The attempt at this task that asks, by its own token or by who holds it; None: somebody else does.
 
-    Raises NotAllowed for an attempt at another task, BadInput where nobody says so.
+    Raises Forbidden for an attempt at another task, BadInput where nobody says so.
     """
     if not actor:
         raise BadInput("actor is missing; nothing was changed", "say who does it")

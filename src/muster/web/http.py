@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl, unquote
 
@@ -74,7 +74,21 @@ class Peer:
 class Request:
     """One request, whichever way it came."""
 
-    __slots__ = ("_id", "address", "body", "gone", "headers", "identity", "method", "path", "peer", "query")
+    __slots__ = (
+        *(
+            "_id",
+            "address",
+            "again",
+            "body",
+            "gone",
+            "headers",
+            "identity",
+            "method",
+            "path",
+            "peer",
+            "query",
+        ),
+    )
 
     def __init__(
         self,
@@ -92,6 +106,8 @@ class Request:
         self.peer = peer
         self.identity: Caller | None = None
         """Who asks over the network; None: the user who runs this, or an attempt of theirs."""
+        self.again: Callable[[], Awaitable[None]] | None = None
+        """Raises NotAllowed where its caller would not be let in any more."""
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -107,6 +123,11 @@ class Request:
             said = self.header(REQUEST_ID)
             self._id = said if _ID.fullmatch(said) else secrets.token_hex(8)
         return self._id
+
+    async def let_in_again(self) -> None:
+        """After a wait: a token may have been revoked meanwhile.  Raises NotAllowed."""
+        if self.again is not None:
+            await self.again()
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")

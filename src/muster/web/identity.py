@@ -47,14 +47,14 @@ def holds(request: Request, attempt: Attempt | None) -> bool:
 
 
 async def refuse_attempts(web: Backend, request: Request) -> None:
-    """Raises NotAllowed for an attempt: an agent that steered tasks could pass its own review, or end others."""
+    """Raises Forbidden for an attempt: an agent that steered tasks could pass its own review, or end others."""
     actor = await asker(web, request)
     if actor and not (actor.startswith(AGENT) and _own(request.parts, actor.removeprefix(AGENT))):
         raise for_people(request.parts[-1], actor)
 
 
-def for_people(what: str, actor: str) -> NotAllowed:
-    return NotAllowed(
+def for_people(what: str, actor: str) -> Forbidden:
+    return Forbidden(
         f"{what} is for a person, and this comes from inside {actor}; nothing was changed",
         "do it in a shell that no agent has started; an agent asks: muster report ask QUESTION",
     )

@@ -31,6 +31,10 @@ class Halted(Struct, frozen=True, rename="camel"):
 class OwnerBrief(Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int
     halted: Halted | None
+    listening: str
+    """Where others reach it, as a URL; empty: nowhere."""
+    login: bool
+    """Whether they need a token there."""
 
 
 class OwnerProcess(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -84,7 +88,8 @@ async def ready(web: Backend) -> Reply:
 @routes.get("/api/v1/owner")
 async def owner(web: Backend) -> OwnerBrief:
     """Asks nothing of the store."""
-    return OwnerBrief(pid=os.getpid(), halted=_halted(web))
+    at, login = web.owner.listening, web.owner.login
+    return OwnerBrief(pid=os.getpid(), halted=_halted(web), listening=at, login=login)
 
 
 @routes.get("/api/v1/status")

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from muster.model import commands as c
 from muster.model.answers import Answer, Done
 from muster.model.errors import StoreRefused
-from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, secret_purpose
+from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name, secret_purpose
 from muster.model.webhooks import sealed_for
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
@@ -20,7 +20,8 @@ routes = Routes()
 
 
 class SecretBody(ActorBody, frozen=True, kw_only=True):
-    name: c.SecretName
+    name: c.Name
+    """Of a variable: letters, digits and `_`, no digit first, at most 100; none that begins with `MUSTER_`."""
     value: Annotated[str, Meta(min_length=VALUE_CHARS_MIN, max_length=VALUE_CHARS_MAX)]
 
 
@@ -40,6 +41,7 @@ async def secrets(web: Backend) -> Sequence[Secret]:
 @routes.post("/api/v1/secrets", answer=Done)
 async def put_secret(web: Backend, body: SecretBody) -> Answer:
     """Sets one, also in place of an older value.  The value comes back in no answer."""
+    check_name(body.name)
     vault = web.owner.vault
     async with vault.sealing:
         sealed = vault.seal(body.value, secret_purpose(web.workspace_id, body.name))

@@ -36,6 +36,8 @@ class NewWebhook(Struct, frozen=True, rename="camel"):
     id: int
     secret: str
     """Told once: it proves to the receiver that a message is Muster's."""
+    warning: str
+    """Why nothing is sent there now; empty where it is."""
 
 
 class MessagesQuery(Query, frozen=True, kw_only=True):
@@ -51,13 +53,14 @@ async def webhooks(web: Backend) -> Sequence[Webhook]:
 @routes.post("/api/v1/webhooks", status=201, answer={201: NewWebhook})
 async def add_webhook(web: Backend, body: WebhookBody) -> Reply:
     """The secret is in this answer and nowhere else."""
+    warning = await web.owner.judge_hook(body.url)
     secret = new_secret(secrets.token_bytes(SECRET_BYTES))
     async with web.owner.vault.sealing:
         sealed = web.owner.vault.seal(secret, sealed_for(web.workspace_id))
         command = c.AddWebhook(url=body.url, kinds=body.kinds, sealed=sealed, actor=body.actor)
         added = await web.engine.execute(command)
     assert isinstance(added, WebhookAdded)
-    return json_reply(NewWebhook(added.id, secret), 201)
+    return json_reply(NewWebhook(added.id, secret, warning), 201)
 
 
 @routes.get("/api/v1/webhooks/{webhook_id:id}/messages")

@@ -15,7 +15,7 @@ from muster.model.answers import (
     SealedSecrets,
     SecretsGiven,
 )
-from muster.model.errors import NotAllowed, StoreRefused
+from muster.model.errors import Forbidden, StoreRefused
 from muster.model.place import PlanPlace
 from muster.model.secrets import key_lost, not_set, secret_purpose
 from muster.model.states import CrewStatus
@@ -53,7 +53,7 @@ async def place(web: Backend, task_id: int) -> PlanPlace:
 async def give_secrets(web: Backend, request: Request, body: c.AskSecrets) -> SecretsGiven:
     """To who holds this lease, for the process of its agent alone, which gets no other ones by asking itself."""
     if actor := await asker(web, request):
-        raise NotAllowed(f"secrets are for its worker to ask for, not for {actor}; nothing was told")
+        raise Forbidden(f"secrets are for its worker to ask for, not for {actor}; nothing was told")
     found = await web.engine.execute(body)
     assert isinstance(found, SealedSecrets)
     values, missing = {}, {name: not_set(name) for name in body.names if name not in found.sealed}
@@ -97,12 +97,13 @@ async def _crew_stays(web: Backend) -> bool:
 
 
 @routes.post("/worker/v1/heartbeat", answer=HeartbeatAnswer)
-async def heartbeat(web: Backend, query: WaitQuery, body: c.Heartbeat) -> Answer:
+async def heartbeat(web: Backend, request: Request, query: WaitQuery, body: c.Heartbeat) -> Answer:
     """Renews at once; held while there are no orders, `wait` seconds at most, so that a cancel or a stop reaches
     the worker without delay."""
     with web.wakeups.listen(orders_for(body.worker_id)) as listener:
         answer = await web.engine.execute(body)
         if query.wait and _quiet(answer) and not web.closing.is_set() and await listener.wait(query.wait):
+            await request.let_in_again()
             answer = await web.engine.execute(body)
     return answer
 

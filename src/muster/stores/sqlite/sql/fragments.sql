@@ -100,6 +100,9 @@ iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
 -- name: taskview_needs_person
 0
 
+-- name: taskview_fix
+''
+
 -- name: taskview_actions
 '[]'
 
