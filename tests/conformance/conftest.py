@@ -1,9 +1,9 @@
-"""The stores that the suite is run over: another driver adds its name and its opener."""
+"""The stores that the suite is run over: another driver adds its name and how it makes one."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apsw
@@ -24,9 +24,16 @@ def _sqlite(path: Path, runner: asyncio.Runner) -> Subject:
     )
 
 
-@pytest.fixture(params=["sqlite file", "sqlite memory"])
+STORES: dict[str, Callable[[Path, asyncio.Runner], Subject]] = {
+    "sqlite file": lambda folder, runner: _sqlite(folder / "muster.db", runner),
+    "sqlite memory": lambda _, runner: _sqlite(MEMORY, runner),
+}
+"""A new store each, which may have its files in the folder."""
+
+
+@pytest.fixture(params=list(STORES))
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Subject]:
     with asyncio.Runner() as runner:
-        made = _sqlite(MEMORY if request.param == "sqlite memory" else tmp_path / "muster.db", runner)
+        made = STORES[request.param](tmp_path, runner)
         yield made
-        made.store.close()
+        runner.run(made.store.aclose())

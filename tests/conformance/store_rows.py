@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from dataclasses import replace as replace_field
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,10 +29,15 @@ class Subject:
     runner: asyncio.Runner
     sql: Callable[[str], Any]
     """One statement in the database's own words, past the port, committed at once."""
-    integrity_error: type[Exception]
-    """What the database raises where a constraint is broken."""
+    integrity_error: type[Exception] | tuple[type[Exception], ...]
+    """What is raised where a constraint of the database is broken."""
     concurrent: bool = True
     """Readers need not wait for a writer; SQLite in memory knows no WAL, so there they do."""
+    workspace_id: int = DEFAULT_WORKSPACE
+
+    def of(self, workspace_id: int) -> Subject:
+        """The same store for another tenant."""
+        return replace_field(self, workspace_id=workspace_id)
 
     def ask(self, question: Awaitable[Any]) -> Any:
         async def asked() -> Any:
@@ -40,14 +46,22 @@ class Subject:
         return self.runner.run(asked())
 
     def transact(self, work: Callable[[Tx], Coroutine[Any, Any, Any]]) -> Any:
-        return self.ask(self.store.transact(lambda tx: work(tx.of(DEFAULT_WORKSPACE))))
+        return self.ask(self.store.transact(lambda tx: work(tx.of(self.workspace_id))))
 
-    def tx(self, name: str, *args: Any) -> Any:
-        """One call on a transaction of its own: on its part for the default workspace, if that has it."""
+    def tx(self, name: str, *args: Any, **named: Any) -> Any:
+        """One call on a transaction of its own: on its part for the workspace, if that has it."""
 
         async def work(tx: Transaction) -> Any:
-            part = tx.of(DEFAULT_WORKSPACE)
-            return await getattr(part if hasattr(part, name) else tx, name)(*args)
+            part = tx.of(self.workspace_id)
+            return await getattr(part if hasattr(part, name) else tx, name)(*args, **named)
+
+        return self.ask(self.store.transact(work))
+
+    def whole(self, name: str, *args: Any) -> Any:
+        """One call on a whole transaction."""
+
+        async def work(tx: Transaction) -> Any:
+            return await getattr(tx, name)(*args)
 
         return self.ask(self.store.transact(work))
 
@@ -55,7 +69,7 @@ class Subject:
         self.tx("write", writes(**rows), NOW)
 
     def read(self, name: str, *args: Any, **named: Any) -> Any:
-        return self.ask(getattr(self.store.reads.of(DEFAULT_WORKSPACE), name)(*args, **named))
+        return self.ask(getattr(self.store.reads.of(self.workspace_id), name)(*args, **named))
 
     def task(self, task_id: int) -> Task:
         (found,) = self.tx("tasks", [task_id])
