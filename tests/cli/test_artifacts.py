@@ -39,6 +39,8 @@ def test_what_an_attempt_has_made_is_listed_and_read(folder: Path) -> None:
     ]
     assert muster(folder, "artifact", "get", "plan/a", "the report/1", "-o", "copy").returncode == 0
     assert (folder / "copy").read_bytes() == b"first \xff", "as it was when it was named"
+    nowhere = muster(folder, "artifact", "get", "plan/a", "the report/1", "-o", "none/copy")
+    assert (nowhere.returncode, "none/copy cannot be written: No such file" in nowhere.stderr) == (2, True)
     text = muster(folder, "artifact", "list", "plan/a").stdout
     assert "not here" in text and "https://example.org/page" in text
     for name, words in (("gone", "nothing is kept here of gone"), ("none", "has no artifact 'none'")):

@@ -7,6 +7,7 @@ import http.server
 import json
 import socket
 import ssl
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +21,8 @@ from muster.client.async_http import AsyncConnections
 from muster.client.http import ClientRequest
 from muster.model import commands as c
 from muster.model.access import Role
+from muster_command import MUSTER
+from patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -65,6 +68,34 @@ def test_who_has_logged_in_asks_that_server_until_he_logs_out(cli: Cli, far: Far
     assert cli("context", "delete", "reader").code == 0
     assert cli("context", "list").out.startswith("0 contexts")
     assert cli("context", "show").code == cli("logout").code == 3
+
+
+def test_who_logs_in_several_times_at_once_has_all_of_them(cli: Cli, far: FarOwner, config: Path) -> None:
+    names = [f"c{number}" for number in range(6)]
+    begun = [
+        subprocess.Popen(
+            [*MUSTER, "login", far.url, "--name", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for name in names
+    ]
+    for login in begun:
+        out, _ = login.communicate(SECRET.encode(), timeout=PATIENCE_S)
+        assert login.returncode == 0, out
+    told = json.loads(cli("context", "list", "--json").out)
+    assert sorted(one["context"] for one in told) == names
+    assert [*config.parent.iterdir()] == [config], "and nothing else stays there"
+
+
+def test_a_folder_for_contexts_that_cannot_be_is_named(
+    cli: Cli, far: FarOwner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    ran = cli("login", far.url, stdin=SECRET.encode())
+    assert (ran.code, "contexts.json cannot be written: Not a directory" in ran.err) == (2, True), ran.err
 
 
 def test_what_is_said_goes_before_the_environment_a_folder_before_the_context(

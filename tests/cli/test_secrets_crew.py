@@ -53,6 +53,7 @@ PLAN = """\
   echo "on stderr $CANARY" >&2
   muster report progress 40 --step "at $CANARY"; muster report checkpoint --text "$CANARY"
   muster report artifact "$CANARY" "https://example.org/$CANARY"
+  printf 'kept %s' "$CANARY" > left; muster report artifact left left; rm left
   muster task add "about $CANARY" --plan later --key x --prompt "true # $CANARY"
   touch $MUSTER_ROOT/print; while [ ! -e $MUSTER_ROOT/go ]; do sleep 0.05; done
   python3 -c 'import json, os; print(json.dumps({"said": os.environ["CANARY"]}))' > $MUSTER_RESULT
@@ -98,6 +99,7 @@ with socket.socket(socket.AF_UNIX) as line:
 ENDS = {"print": "COMPLETED", "fail": "FAILED", "say": "FAILED", "talk": "COMPLETED", "ask": "PAUSED"}
 ASKED = (
     *(("logs", ref) for ref in ("print", "talk", "fail", "say", "ask")),
+    ("artifact", "get", "print", "left"),
     *(("task", "show", ref, "--json") for ref in (*ENDS, "later/x")),
     *(("audit", "list", "--json"), ("inbox",), ("status",), ("secrets", "list", "--json")),
 )
@@ -132,6 +134,7 @@ def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
         until(lambda: {"print", "talk"} <= {path.name for path in project.iterdir()}, "both are at work")
         assert {"sh", "talker"} <= _who_has_it() <= {"sh", "sleep", "talker"}
         _look_for_it(project, but=".muster/attempts")  # what is being printed
+        assert muster(project, "artifact", "get", "print", "left").stdout.startswith("kept ****")
         (project / "go").touch()
         until(lambda: [_status(project, ref) for ref in ENDS] == list(ENDS.values()), "they have ended")
         until(lambda: _told(hook).count("task.needs_person") == 3, "all is told")

@@ -12,7 +12,7 @@ from muster.cli.fields import add_fields, names_of, print_rows
 from muster.cli.output import Screen, clean, note, ref_of
 from muster.cli.task_actions import one
 from muster.client.api import quoted, task_path
-from muster.model.errors import NotFound
+from muster.model.errors import BadInput, NotFound
 from muster.model.json_value import Json
 
 
@@ -58,7 +58,12 @@ def _get(args: argparse.Namespace) -> int:
             )
         data = context.api.fetch(task_path(task["id"], f"artifacts/{epochs[-1]}/{quoted(args.name)}/content"))
     if args.output is not None:
-        Path(args.output).write_bytes(data)
+        try:
+            Path(args.output).write_bytes(data)
+        except OSError as error:
+            raise BadInput(
+                f"{args.output} cannot be written: {error.strerror}", "-o FILE names another place"
+            ) from None
         note(f"{len(data)} bytes written to {args.output}")
     else:
         sys.stdout.buffer.write(data)

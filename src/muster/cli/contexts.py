@@ -79,12 +79,11 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _use(args: argparse.Namespace) -> int:
-    saved = SavedContexts.of(os.environ)
-    server = saved.named(args.name)
-    saved.current = args.name
-    saved.save()
+    with SavedContexts.change(os.environ) as saved:
+        server = saved.named(args.name)
+        saved.current = args.name
     return answer(args, _row(args.name, server, saved), f"{clean(args.name)}  in use: {clean(server.url)}")
 
 
 def _delete(args: argparse.Namespace) -> int:
-    return forget(args, SavedContexts.of(os.environ), args.name)
+    return forget(args, args.name)

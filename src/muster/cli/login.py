@@ -44,14 +44,14 @@ def run(args: argparse.Namespace) -> int:
             f"{name!r} is no name for a context; nothing was kept", "--name NAME: letters, digits, - . _"
         )
     ca = os.path.realpath(args.ca_file) if args.ca_file else ""
-    saved = SavedContexts.of(os.environ)
+    SavedContexts.of(os.environ)  # before a token is typed for a file that cannot be read
     if not url.private:
         note(f"{args.url} is not https: whoever is on the way can read your token")
     server = KnownServer(args.url.strip(), _asked_token(args.url), ca, named=f"context {name}")
     who = whoami(server)
-    saved.servers[name] = server
-    saved.current = name
-    saved.save()
+    with SavedContexts.change(os.environ) as saved:
+        saved.servers[name] = server
+        saved.current = name
     told = {"context": name, "server": server.url, **who}
     return answer(
         args,

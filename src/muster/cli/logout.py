@@ -17,19 +17,18 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    saved = SavedContexts.of(os.environ)
-    name = args.name or saved.current
-    if not name:
-        raise NotFound("no server is in use; nothing was changed", "muster context list")
-    return forget(args, saved, name)
+    return forget(args, args.name)
 
 
-def forget(args: argparse.Namespace, saved: SavedContexts, name: str) -> int:
-    """Raises NotFound."""
-    saved.named(name)
-    del saved.servers[name]
-    if saved.current == name:
-        saved.current = ""
-    saved.save()
+def forget(args: argparse.Namespace, name: str | None) -> int:
+    """None: the context in use.  Raises NotFound."""
+    with SavedContexts.change(os.environ) as saved:
+        name = name or saved.current
+        if not name:
+            raise NotFound("no server is in use; nothing was changed", "muster context list")
+        saved.named(name)
+        del saved.servers[name]
+        if saved.current == name:
+            saved.current = ""
     told = f"{clean(name)}  forgotten; its token counts until it is revoked: muster token revoke"
     return answer(args, {"context": name}, told)

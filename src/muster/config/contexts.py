@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import os
 import stat
+from contextlib import contextmanager
 
 from muster.model.errors import BadConfig, NotAllowed, NotFound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 SERVER, CONTEXT = "MUSTER_SERVER", "MUSTER_CONTEXT"
 TOKEN, TOKEN_FILE = "MUSTER_TOKEN", "MUSTER_TOKEN_FILE"
@@ -62,6 +63,29 @@ class SavedContexts:
                 f"{path} is not as `muster login` writes it", f"rm {path}, then muster login"
             ) from None
 
+    @classmethod
+    @contextmanager
+    def change(cls, env: Mapping[str, str]) -> Iterator[SavedContexts]:
+        """Saved when the block ends well: what other commands change meanwhile comes before it, or after.
+
+        Raises as `of`, and BadConfig where nothing can be kept there.
+        """
+        import fcntl
+
+        folder = os.path.dirname(file_of(env))
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _unwritable(file_of(env), error) from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            saved = cls.of(env)
+            yield saved
+            saved._save()
+        finally:
+            os.close(lock)
+
     def named(self, name: str) -> KnownServer:
         """Raises NotFound."""
         if name not in self.servers:
@@ -71,8 +95,7 @@ class SavedContexts:
             )
         return self.servers[name]
 
-    def save(self) -> None:
-        """Raises OSError."""
+    def _save(self) -> None:
         from pathlib import Path
 
         from muster.hosts.plain_files import replace_plain
@@ -81,9 +104,11 @@ class SavedContexts:
             name: {"server": one.url, "token": one.token, "ca": one.ca}
             for name, one in sorted(self.servers.items())
         }
-        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         told = {"current": self.current, "contexts": rows}
-        replace_plain(Path(self.path), json.dumps(told, indent=1).encode() + b"\n", lasting=True)
+        try:
+            replace_plain(Path(self.path), json.dumps(told, indent=1).encode() + b"\n", lasting=True)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
 
 
 def file_of(env: Mapping[str, str]) -> str:
@@ -159,3 +184,10 @@ def _private_text(path: str, missing: str | None = None) -> str:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{path} cannot be read: {error}", "make it a file that you can read") from None
+
+
+def _unwritable(path: str, error: OSError) -> BadConfig:
+    return BadConfig(
+        f"{path} cannot be written: {error.strerror}; nothing was changed",
+        "let XDG_CONFIG_HOME name a folder where you can write, or mend this one",
+    )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from msgspec import Struct
 
 from muster.model.errors import NotFound
 from muster.web.backend import Backend
+from muster.web.blackouts import blackout_of
 from muster.web.http import Reply
 from muster.web.routes import Routes
 
@@ -48,7 +50,8 @@ async def content(web: Backend, task_id: int, epoch: int, name: str) -> Reply:
             if (one.epoch, one.name) == (epoch, name):
                 data = await web.owner.artifact(task_id, epoch, name)
                 if data is not None:
-                    return Reply(200, data, "application/octet-stream")
+                    black = (await blackout_of(web)).data
+                    return Reply(200, await asyncio.to_thread(black, data), "application/octet-stream")
                 raise NotFound(
                     f"nothing is kept here of {name}: it was no file of at most 16 MB, was made on another host, "
                     f"or its time is over; it is at {one.location}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -60,11 +61,12 @@ class SecretsOfAgents:
         """In the files that attempts' processes have left there, which nobody writes any more."""
         if not self.blackout:
             return
-        for path in (path for folder in folders for path in folder.iterdir()):
-            try:
-                change_plain(path, self.blackout.spans, overlap=self.blackout.longest)
-            except OSError as error:
-                log.warning("%s may hold a secret: %s", path, error)
+        for at, _, names in (found for folder in folders for found in os.walk(folder)):
+            for path in (Path(at, name) for name in names):
+                try:
+                    change_plain(path, self.blackout.spans, overlap=self.blackout.longest)
+                except OSError as error:
+                    log.warning("%s may hold a secret: %s", path, error)
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Of a log's handler."""
