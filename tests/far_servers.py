@@ -11,7 +11,7 @@ from pathlib import Path
 from cli_owner import Owner
 from muster.model import commands as c
 from muster.model.access import Role
-from muster.web.access import hash_of
+from muster.web.identity import hash_of
 
 SECRET = "mst_of_ada"
 

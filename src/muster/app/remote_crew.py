@@ -11,7 +11,7 @@ from muster.app.agents import agents_of
 from muster.app.interrupts import DRAIN, Interrupts
 from muster.app.parts import make_state_dir, python_module
 from muster.client.remote import ServerUrl
-from muster.config.identity import settle
+from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
@@ -76,6 +76,7 @@ class RemoteCrew:
         self._attempts_dir = project.attempts_dir
         project_id = settle(project)
         replace_plain(project.server_file, server.encode())
+        worker_key(project)  # one for all of them
         self._host = LocalHost(project_id)
         become_subreaper()
         if token:

@@ -21,7 +21,7 @@ from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
 from muster.client.remote import CA_FILE
 from muster.client.reports import SERVER, SOCKET
-from muster.config.identity import settle
+from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
 from muster.hosts.local_host import LocalHost, become_subreaper
@@ -94,7 +94,11 @@ def run_worker(root: Path, server: str = "") -> int:
     given = SecretsOfAgents({name: agent.secrets for name, agent in config.agents.items()})
     for handler in logging.getLogger().handlers:
         handler.addFilter(given)
-    crew = HttpCrew(server, token, reply_s=FAR_REPLY_S) if server else HttpCrew(project.socket)
+    crew = (
+        HttpCrew(server, token, key=worker_key(project), reply_s=FAR_REPLY_S)
+        if server
+        else HttpCrew(project.socket)
+    )
     far = _far_trees(crew, project, config, host.hostname) if server and config.git.worktrees else None
     around = WorkerContext(
         worker_id=f"worker-{chance.name(8)}",

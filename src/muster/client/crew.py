@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Answer)
 
+KEY_HEADER = "Muster-Worker"
 GIT_S = 120.0
 """What git may take at the server, besides."""
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
@@ -48,9 +49,16 @@ class HttpCrew:
     """One connection for each thread that calls."""
 
     def __init__(
-        self, socket: str | os.PathLike[str], token: str = "", ca: str = "", *, reply_s: float = REPLY_S
+        self,
+        socket: str | os.PathLike[str],
+        token: str = "",
+        ca: str = "",
+        *,
+        key: str = "",
+        reply_s: float = REPLY_S,
     ) -> None:
-        """As for `client.http.Connection`."""
+        """As for `client.http.Connection`.  `key` proves to a server elsewhere which host's workers these are."""
+        self._headers = {KEY_HEADER: key} if key else {}
         self._ca = ca
         self._socket = socket
         self._token = token
@@ -117,7 +125,7 @@ class HttpCrew:
         connection: Transport | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
-        asked = ClientRequest(method, target, body, reply_s=self._reply_s + wait_s)
+        asked = ClientRequest(method, target, body, self._headers, reply_s=self._reply_s + wait_s)
         status, data = connection.request(asked)
         if status >= 400:
             raise error_of(status, data)

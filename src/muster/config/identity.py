@@ -21,6 +21,7 @@ from muster.model.errors import Conflict, ProjectCopied
 ADOPT_HINT = "muster db adopt makes it a project of its own, which goes on with the tasks that are left"
 _BYTES_MAX = 1 << 16
 _ID_BYTES = 8
+_KEY_BYTES = 32
 
 
 class _Place(NamedTuple):
@@ -83,6 +84,14 @@ def record_anew(project: Project, project_id: str = "") -> str:
 
 def new_id() -> str:
     return secrets.token_hex(_ID_BYTES)
+
+
+def worker_key(project: Project) -> str:
+    """What proves to a server elsewhere that these are the workers of this folder, however often they start."""
+    path = project.worker_key_file
+    if not path.exists():
+        replace_plain(path, secrets.token_urlsafe(_KEY_BYTES).encode(), lasting=True)
+    return read_plain(path, _BYTES_MAX).decode().strip()
 
 
 def refuse_copy(project: Project) -> None:

@@ -85,6 +85,8 @@ class Project:
     """Of an OWNER, where there was no terminal to show it on."""
     server_file = _Below("server")
     """The URL of the server whose tasks are done here."""
+    worker_key_file = _Below("worker.key")
+    """Proves to that server that its workers are those of this folder."""
     owner_lock = _Below("owner.lock")
     supervisor_lock = _Below("supervisor.lock")
     crew_file = _Below("crew")

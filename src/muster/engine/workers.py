@@ -133,6 +133,7 @@ class Workers:
                 name=traits.name,
                 capabilities=traits.capabilities,
                 metadata=traits.metadata,
+                spoken_by=command.spoken_by,
             )
         )
         if known is None:

@@ -140,6 +140,8 @@ class WorkerRow(Struct, frozen=True, gc=False):
     capabilities: tuple[str, ...] = ()
     """That it was started with: its offers have them as well."""
     metadata: dict[str, str] = {}
+    spoken_by: str = ""
+    """Who alone may speak for it over the network; empty: nobody, only who runs the store."""
 
     @property
     def by_itself(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import secrets
 import time
@@ -17,6 +16,7 @@ from muster.model.errors import Forbidden, NotFound
 from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Reply, Request, json_reply
+from muster.web.identity import hash_of
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -128,11 +128,6 @@ async def revoke_token(web: Backend, request: Request, token_id: int, body: Acto
     if token is not None:
         await _refuse_above(web, request.identity, token.member, token.role)
     return await web.engine.execute(c.RevokeToken(token_id=token_id, actor=body.actor))
-
-
-def hash_of(secret: str) -> str:
-    """Random enough to need no salt, and no slow hash."""
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:

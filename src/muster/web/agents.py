@@ -18,10 +18,10 @@ from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.people import AGENT
 from muster.model.states import AgentStatus
 from muster.model.views import AgentHealth, RegisteredAgent, TaskView
-from muster.web.access import PREFIX, SECRET_BYTES, hash_of
+from muster.web.access import PREFIX, SECRET_BYTES
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Body, Query, Reply, Request, WaitSeconds, json_reply
-from muster.web.identity import asker
+from muster.web.identity import asker, hash_of
 from muster.web.routes import Routes
 from muster.web.task_words import statuses_of
 from muster.web.worker_protocol import claimed_within

@@ -18,10 +18,9 @@ from muster.model import commands as c
 from muster.model.access import Caller, Token, rights_of
 from muster.model.errors import BadInput, MusterError, NotAllowed, StoreFault, TooMany, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
-from muster.web.access import hash_of
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, Stream, error_reply
-from muster.web.identity import agent_over_network, attempt_over_network
+from muster.web.identity import agent_over_network, attempt_over_network, hash_of
 from muster.web.open_paths import OPEN
 from muster.web.rights import refuse
 from muster.web.server import Answers

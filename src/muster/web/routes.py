@@ -41,6 +41,7 @@ from muster.web.http import (
 )
 from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts, said_by
 from muster.web.rights import refuse
+from muster.web.worker_identity import WORKERS, refuse_other_workers
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,7 @@ class Route:
         self.status = status
         self.parts = path.split("/")
         self._for_people = path.startswith(STEERING) and path not in FOR_ATTEMPTS
+        self._for_workers = path.startswith(WORKERS)
         self._handler = handler
         self._guard = guard
         self._body = body
@@ -145,6 +147,8 @@ class Route:
                 request.body = said_by(request.identity, request.body, self._decoder.type)
             body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice
             given["body"] = await as_said_by(web, request, body)
+            if self._for_workers:
+                await refuse_other_workers(web, request, body)
         return json_reply(await self._handler(web, **given), self.status)
 
 

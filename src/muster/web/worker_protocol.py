@@ -25,6 +25,7 @@ from muster.web.backend import Backend
 from muster.web.http import Query, Request, WaitSeconds
 from muster.web.identity import asker
 from muster.web.routes import Routes
+from muster.web.worker_identity import speaker
 
 routes = Routes()
 
@@ -38,7 +39,8 @@ for _name, _shape in COMMANDS.items():
 async def register(web: Backend, request: Request, body: c.Register) -> Answer:
     """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
     await web.owner.free_dead()
-    return await web.engine.execute(replace(body, remote=body.remote or bool(request.address)))
+    remote = body.remote or bool(request.address)
+    return await web.engine.execute(replace(body, remote=remote, spoken_by=speaker(request)))
 
 
 @routes.get("/worker/v1/tasks/{task_id:id}/place")

@@ -417,7 +417,8 @@ CREATE TABLE workers (
     reason           TEXT NOT NULL,
     name             TEXT,
     capabilities     TEXT NOT NULL,
-    metadata         TEXT NOT NULL
+    metadata         TEXT NOT NULL,
+    spoken_by        TEXT NOT NULL
 ) STRICT;
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;
 
