@@ -17,7 +17,7 @@ from muster.engine.queries import Queries
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, SealedSecrets
 from muster.model.errors import MusterError, NotFound, StaleEpoch
-from muster.model.rows import DEFAULT_WORKSPACE, Workspace
+from muster.model.rows import ANY_AGENT, DEFAULT_WORKSPACE, Workspace
 from muster.model.seals import Signer
 from muster.model.secrets import key_lost, not_set
 from muster.stores.sqlite.store import MEMORY, SqliteStore
@@ -63,6 +63,11 @@ def asks(job: ClaimedJob) -> c.AskSecrets:
     return c.AskSecrets(task_id=job.task_id, epoch=job.epoch, proof=job.proof, names=("TOKEN", "OTHER"))
 
 
+def unfit(job: ClaimedJob, why: str, secret: str | None) -> c.Release:
+    own: Any = {"task_id": job.task_id, "epoch": job.epoch, "proof": job.proof}
+    return c.Release(**own, reason=why, unfit_agent=why, unfit_secret=secret)
+
+
 def test_who_holds_the_lease_is_given_what_there_is(rig: Rig) -> None:
     (job,) = rig.claim()
     assert rig.do(asks(job)) == SealedSecrets(sealed={"TOKEN": "sealed"})
@@ -101,7 +106,7 @@ def test_another_workspace_finds_neither_the_task_nor_the_secret(rig: Rig) -> No
 @pytest.mark.parametrize("why", [not_set("TOKEN"), key_lost("TOKEN")])
 def test_a_task_waits_for_a_secret_and_goes_on_once_it_is_set(rig: Rig, why: str) -> None:
     (job,) = rig.claim()
-    rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, reason=why, unfit_agent=why))
+    rig.do(unfit(job, why, "TOKEN"))
     assert rig.claim("again") == ()
     queries = Queries(rig.store.reads.of(DEFAULT_WORKSPACE), rig.clock, Policy())
     said = drive(queries.task(job.task_id)).task.why
@@ -117,6 +122,24 @@ def test_a_task_waits_for_a_secret_and_goes_on_once_it_is_set(rig: Rig, why: str
 def test_one_that_is_set_while_its_worker_asks_makes_nobody_wait(rig: Rig, why: str) -> None:
     (job,) = rig.claim()
     rig.do(c.PutSecret(name="NEW", sealed="sealed", actor="user:ann"))
-    rig.do(c.Release(task_id=job.task_id, epoch=job.epoch, proof=job.proof, reason=why, unfit_agent=why))
+    rig.do(unfit(job, why, "NEW"))
     (again,) = rig.claim("again")
     assert (again.task_id, again.epoch) == (job.task_id, job.epoch + 1)
+
+
+def test_words_that_name_a_secret_are_no_reason_to_try_again(rig: Rig) -> None:
+    (job,) = rig.claim()
+    rig.do(unfit(job, not_set("TOKEN"), None))
+    rig.do(c.PutSecret(name="TOKEN", sealed="sealed", actor="user:ann"))
+    assert rig.claim("again") == ()
+
+
+def test_what_the_last_worker_lacked_is_not_said_once_it_is_set(rig: Rig) -> None:
+    rig.do(c.Enqueue(plan="p", source=None, tasks=(c.Spec(title="B", key="b"),), actor="user:ann"))
+    (job,) = rig.claim()
+    rig.do(unfit(job, not_set("NEW"), "NEW"))
+    rig.do(c.Deregister(worker_id=WORKER, reason="drained"))
+    queries = Queries(rig.store.reads.of(DEFAULT_WORKSPACE), rig.clock, Policy())
+    assert set(drive(queries.crew()).last_unfit) == {"claude", ANY_AGENT}
+    rig.do(c.PutSecret(name="NEW", sealed="sealed", actor="user:ann"))
+    assert drive(queries.crew()).last_unfit == {}

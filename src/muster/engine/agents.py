@@ -171,7 +171,7 @@ class Agents:
         elif to in {AgentStatus.IDLE, AgentStatus.BUSY}:
             await self._keep(view, replace(row, draining=""))
             if own is not None and own.unfit:
-                await view.tx.put_worker(replace(own, unfit={}))
+                await view.tx.put_worker(replace(own, unfit={}, lacking={}))
             view.became_ready = True
         elif own is None:
             raise IllegalMove(
@@ -251,11 +251,11 @@ class Agents:
         if health is Condition.ERROR and row.name not in worker.unfit:
             await self._fails(view, row, worker, command.step or "it says that it can do nothing")
         elif health is not Condition.ERROR and worker.unfit:
-            await view.tx.put_worker(replace(worker, unfit={}))
+            await view.tx.put_worker(replace(worker, unfit={}, lacking={}))
             view.became_ready = True
 
     async def _fails(self, view: View, row: AgentRow, worker: WorkerRow, reason: str) -> None:
-        await view.tx.put_worker(replace(worker, unfit={row.name: reason}))
+        await view.tx.put_worker(replace(worker, unfit={row.name: reason}, lacking={}))
         said = f"can do nothing: {reason}"
         await note(view, f"agent {row.name}", "agent_unfit", said, worker.id, level=Level.WARN)
         await view.tell(of_worker(HookKind.AGENT_FAILED, worker.id, (row.name,), reason))

@@ -35,7 +35,6 @@ from muster.model.permissions import Permission, permissions_of
 from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, WorkerRow, agent_views, worker_view
-from muster.model.secrets import lacks
 from muster.model.spending import ledger_of
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
@@ -347,10 +346,8 @@ class Queries:
 
     async def _still_unfit(self, last: WorkerRow) -> dict[str, str]:
         """Of a worker that has ended: a secret may have been set since."""
-        unfit, known = last.all_unfit(), await self._reads.secrets()
-        return {
-            agent: why for agent, why in unfit.items() if not any(lacks(why, each.name) for each in known)
-        }
+        known = {secret.name for secret in await self._reads.secrets()}
+        return last.given(known).all_unfit()
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from msgspec.structs import replace
-
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Answer, Done, SealedSecrets
 from muster.model.errors import NotFound, StaleEpoch
-from muster.model.secrets import Secret, lacks
+from muster.model.secrets import Secret
 
 
 async def put(view: View, command: c.PutSecret) -> Done:
@@ -24,9 +22,8 @@ async def put(view: View, command: c.PutSecret) -> Done:
     said = f"secret {command.name} set by {command.actor}"
     await note(view, f"secret {command.name}", event, said, command.actor)
     for worker in await view.tx.living_workers():
-        unfit = {agent: why for agent, why in worker.unfit.items() if not lacks(why, command.name)}
-        if unfit != worker.unfit:
-            await view.tx.put_worker(replace(worker, unfit=unfit))
+        if (given := worker.given({command.name})) is not worker:
+            await view.tx.put_worker(given)
             view.became_ready = True
     return Done()
 

@@ -21,7 +21,6 @@ from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
 from muster.model.runs import RUNS, NoteRun, kept_as, noted, runs_of
-from muster.model.secrets import lacks
 from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerStatus
 from muster.model.task import BY_HAND, Attempt
 from muster.model.webhooks import HookKind, of_leader, of_worker
@@ -249,10 +248,10 @@ class Workers:
         worker = await living(view, attempt.worker_id) if attempt else None
         if attempt is not None and worker is not None and command.unfit_agent is not None:
             for secret in await view.tx.secrets():
-                if lacks(command.unfit_agent, secret.name) and secret.set_at_ms >= attempt.assigned_at_ms:
+                if secret.name == command.unfit_secret and secret.set_at_ms >= attempt.assigned_at_ms:
                     return  # set since it was asked for: nobody would call this worker fit again
-            unfit = worker.unfit | {attempt.agent: command.unfit_agent}
-            await view.tx.put_worker(replace(worker, unfit=unfit))
+            unfit = worker.unfit_for(attempt.agent, command.unfit_agent, command.unfit_secret)
+            await view.tx.put_worker(unfit)
             if worker.unfit.get(attempt.agent) != command.unfit_agent:
                 await _note_unfit(view, worker.id, attempt.agent, command.unfit_agent)
                 failed = of_worker(HookKind.AGENT_FAILED, worker.id, (attempt.agent,), command.unfit_agent)

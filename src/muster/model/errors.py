@@ -193,7 +193,10 @@ class WaitTimeout(MusterError):
 
 
 class AgentUnfit(MusterError):
-    """The agent's binary or directory is missing: the agent is marked, the task goes back unharmed."""
+    """The agent's binary, directory or secret is missing: the agent is marked, the task goes back unharmed."""
+
+    secret: str | None = None
+    """The name of the one that is missing, where that is why."""
 
 
 def _tree(root: type[MusterError]) -> dict[str, type[MusterError]]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Container, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from muster.model.agents import SELF_PREFIX
 from muster.model.commands import Offer
@@ -126,6 +126,8 @@ class WorkerRow(Struct, frozen=True, gc=False):
     offers: dict[str, Offer]
     unfit: dict[str, str] = {}
     """Agents that cannot run on this worker, with what is missing."""
+    lacking: dict[str, str] = {}
+    """Those of them for which a secret is missing, with its name."""
     status: WorkerStatus = WorkerStatus.IDLE
     registered_at_ms: int = 0
     last_seen_at_ms: int = 0
@@ -161,12 +163,28 @@ class WorkerRow(Struct, frozen=True, gc=False):
     def offer(self, agent: str) -> Offer:
         return self.offers.get(agent, NOTHING_SPECIAL)
 
+    def unfit_for(self, agent: str, why: str, secret: str | None) -> WorkerRow:
+        lacked = {} if secret is None else {agent: secret}
+        lacking = _without(self.lacking, {agent}) | lacked
+        return replace(self, unfit=self.unfit | {agent: why}, lacking=lacking)
+
+    def given(self, secrets: Collection[str]) -> WorkerRow:
+        """Agents that could not run without these may be tried again."""
+        again = {agent for agent, lacked in self.lacking.items() if lacked in secrets}
+        if not again:
+            return self
+        return replace(self, unfit=_without(self.unfit, again), lacking=_without(self.lacking, again))
+
     def all_unfit(self) -> dict[str, str]:
         """What it cannot run, with what is missing; under ANY_AGENT why no task that names no agent is for it."""
         if not self.general or any(name not in self.unfit for name in self.general):
             return self.unfit
         first = self.general[0]
         return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
+
+
+def _without(by_agent: dict[str, str], agents: Container[str]) -> dict[str, str]:
+    return {agent: said for agent, said in by_agent.items() if agent not in agents}
 
 
 _SHOWN = frozenset(WorkerView.__struct_fields__)

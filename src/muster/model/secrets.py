@@ -68,11 +68,6 @@ def key_lost(name: str) -> str:
     return f"{_its(name)}cannot be opened, its key is lost: {_SET}{name}"
 
 
-def lacks(why: str, name: str) -> bool:
-    """Whether an agent cannot run for want of this secret."""
-    return why.startswith(_its(name))
-
-
 def setting(why: str) -> str:
     """The command that helps an agent which cannot run for this reason; empty where it lacks no secret."""
     told = why.rpartition(_CANNOT_RUN)[2]

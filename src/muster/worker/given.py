@@ -49,8 +49,10 @@ class SecretsOfAgents:
 
         if not patiently(ask) or given is None:
             return {}
-        for why in given.missing.values():
-            raise AgentUnfit(why)
+        for name, why in given.missing.items():
+            unfit = AgentUnfit(why)
+            unfit.secret = name
+            raise unfit
         with self._lock:
             if not self._values.issuperset(given.values.values()):
                 self._values.update(given.values.values())

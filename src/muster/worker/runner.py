@@ -104,7 +104,7 @@ class Runner:
             else:
                 self._attempt(agent)
         except AgentUnfit as error:
-            self._settle(self._words.release(error.message, unfit=error.message))
+            self._settle(self._words.unfit(error))
         except BadInput as error:
             self._settle(self._words.failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
         except WorkMissing as error:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from muster.hosts.full_disk import full_disk
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
+from muster.model.errors import AgentUnfit
 from muster.model.states import ErrorKind
 from muster.model.task import NO_CHANGES
 from muster.model.usage import Usage
@@ -153,13 +154,15 @@ class Words:
         question = cut(asked.question, QUESTION_CHARS_MAX)
         return c.Park(task_id=job.task_id, epoch=job.epoch, question=question, wish=asked.command)
 
-    def release(self, reason: str, *, unfit: str | None = None) -> c.Release:
+    def release(self, reason: str) -> c.Release:
         return c.Release(
             task_id=self._job.task_id,
             epoch=self._job.epoch,
             reason=cut(reason, MESSAGE_CHARS_MAX),
-            unfit_agent=unfit,
         )
+
+    def unfit(self, error: AgentUnfit) -> c.Release:
+        return replace(self.release(error.message), unfit_agent=error.message, unfit_secret=error.secret)
 
 
 def _last_words(result: str) -> str:

@@ -392,6 +392,8 @@ class Release(Finish, frozen=True, kw_only=True):
     reason: Text
     unfit_agent: Text | None = None
     """Set where the agent cannot run on this worker: what is missing."""
+    unfit_secret: Name | None = None
+    """The name of the secret, where that is what is missing."""
 
 
 class AppendLog(AttemptCommand, frozen=True, kw_only=True):

@@ -408,6 +408,7 @@ CREATE TABLE workers (
     general          TEXT NOT NULL,
     offers           TEXT NOT NULL,
     unfit            TEXT NOT NULL,
+    lacking          TEXT NOT NULL,
     status           TEXT NOT NULL CHECK (status IN ('starting', 'idle', 'busy', 'stopping', 'dead')),
     registered_at_ms INTEGER NOT NULL,
     last_seen_at_ms  INTEGER NOT NULL,
