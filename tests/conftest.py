@@ -21,8 +21,8 @@ import pytest
 from hypothesis import settings
 
 from left_behind import files_left, processes_left, remove
-from postgres_databases import database
-from real_servers import postgres_url, stop_servers, valkey_url
+from postgres_databases import USER, at, database, drop_template, template
+from real_servers import postgres_programs_folder, postgres_url, stop_servers, valkey_url
 
 SIDE_BY_SIDE = 3
 """Tests at once for each core: most of them wait for processes."""
@@ -83,6 +83,19 @@ def postgres_database(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture
+def postgres_store(postgres: str) -> Iterator[str]:
+    """The address of a new store, for a user who owns it and is no superuser."""
+    with database(postgres, template(postgres, FOLDER)) as url:
+        yield at(url, url.rpartition("/")[2], USER)
+
+
+@pytest.fixture
+def postgres_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that go with the server come first on the PATH."""
+    monkeypatch.setenv("PATH", f"{postgres_programs_folder()}:{os.environ['PATH']}")
+
+
+@pytest.fixture
 def valkey() -> str:
     """The address of the run's Valkey: whoever writes to it uses names of its own."""
     return valkey_url(FOLDER)
@@ -133,6 +146,8 @@ def pytest_sessionfinish(session: pytest.Session):
     yield
     if not ALONE:
         return
+    if given := os.environ.get("TEST_POSTGRES"):
+        drop_template(given, FOLDER)
     stop_servers(FOLDER)
     left = [*processes_left(FOLDER), *files_left(Path(os.environ["TMPDIR"]))]
     if left:

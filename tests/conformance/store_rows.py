@@ -31,6 +31,8 @@ class Subject:
     """One statement in the database's own words, past the port, committed at once."""
     integrity_error: type[Exception] | tuple[type[Exception], ...]
     """What is raised where a constraint of the database is broken."""
+    drop_trigger: str = "DROP TRIGGER {0}"
+    """Of the trigger {0} of the table {1}."""
     concurrent: bool = True
     """Readers need not wait for a writer; SQLite in memory knows no WAL, so there they do."""
     workspace_id: int = DEFAULT_WORKSPACE

@@ -255,7 +255,7 @@ def test_events_after_one_are_counted_with_those_that_are_gone(subject: Subject)
     subject.add(new_task(1))
     subject.write(events=[make_event(1, number) for number in range(1, 6)])
     assert (subject.read("tail", 0), subject.read("tail", 3)) == ((5, 5), (2, 2))
-    subject.sql("DROP TRIGGER events_no_delete")
+    subject.sql(subject.drop_trigger.format("events_no_delete", "events"))
     subject.sql("DELETE FROM events WHERE id = 5")
     assert subject.read("tail", 3) == (1, 2)
 

@@ -48,7 +48,11 @@ THIRD_PARTY = {
 }
 """Who may name what others have made.  A package that nobody names is no dependency."""
 
-GUESTS = {"opentelemetry": frozenset({"outbound"}), "pytest": frozenset({"sdk"})}
+GUESTS = {
+    "asyncpg": frozenset({"stores"}),
+    "opentelemetry": frozenset({"outbound"}),
+    "pytest": frozenset({"sdk"}),
+}
 """Whoever loads these modules of ours has the package already: they are its plugins, or what an extra is for."""
 
 COMPOSED = {"engine": frozenset({"web", "app"}), "stores": frozenset({"app"})}

@@ -12,6 +12,11 @@ _EPOCH_MS = 1_735_689_600_000
 _PER_MS_BITS = 12
 
 
+def first_id(wall_ms: int) -> int:
+    """The lowest number that is given at that time."""
+    return (wall_ms - _EPOCH_MS) << _PER_MS_BITS
+
+
 class Ids:
     """Numbers below NUMBER_MAX, growing with time and never repeated.
 
@@ -23,7 +28,7 @@ class Ids:
         self._last = last
 
     def next(self, wall_ms: int) -> int:
-        self._last = max(self._last + 1, (wall_ms - _EPOCH_MS) << _PER_MS_BITS)
+        self._last = max(self._last + 1, first_id(wall_ms))
         return self._last
 
     def next_after(self, last: int) -> None:

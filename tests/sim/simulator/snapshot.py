@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 from muster.model.seals import Numbered
 from muster.model.task import Attempt, Task
+from muster.stores.rows import attempt_of, event_of, task_of
+from muster.stores.sql_files import filled_in
 from muster.stores.sqlite.history import Rows, read_rows
-from muster.stores.sqlite.rows import attempt_of, event_of, task_of
-from muster.stores.sqlite.sql_files import filled_in
+from muster.stores.sqlite.statements import OWN
 from muster.stores.sqlite.store import SqliteStore
 
 
 def _sql(text: str) -> str:
-    return Template(text).substitute(filled_in())
+    return Template(text).substitute(filled_in(OWN))
 
 
 EVENTS_AFTER = _sql("SELECT id, $event_columns FROM events WHERE id > ?1 ORDER BY id")

@@ -16,7 +16,7 @@ from muster.model.errors import BadInput, Conflict, MusterError, NotFound, Store
 from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
 from muster.stores.sqlite.halt import Flag, damaged, note_backup
 from muster.stores.sqlite.schema import newest_schema, other_shape, schema_of
-from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.statements import load_sql
 
 STEP_PAGES = 256
 STEP_PAUSE_S = 0.001

@@ -9,9 +9,9 @@ import apsw
 
 from muster.model.events import Event
 from muster.model.task import Attempt, Task
+from muster.stores.rows import attempt_of, event_of, task_of
 from muster.stores.sqlite.file import reading
-from muster.stores.sqlite.rows import attempt_of, event_of, task_of
-from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.statements import load_sql
 
 SQL = load_sql("history.sql")
 

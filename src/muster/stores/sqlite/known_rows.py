@@ -15,9 +15,10 @@ from muster.model.numbers import Ids
 from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
 from muster.model.states import ATTEMPT_OPEN, FINAL, AttemptStatus
 from muster.model.task import Attempt, Task
+from muster.stores.rows import attempt_of, lane_of, plan_of, task_of, worker_of
+from muster.stores.sql_files import of_one
 from muster.stores.sqlite.row_cache import RowCache
-from muster.stores.sqlite.rows import attempt_of, lane_of, plan_of, task_of, worker_of
-from muster.stores.sqlite.sql_files import load_sql, of_one
+from muster.stores.sqlite.statements import load_sql
 
 SQL, OF_ONE = of_one(load_sql("engine.sql") | load_sql("store.sql"))
 KEPT_MAX = 1000

@@ -35,7 +35,7 @@ from muster.model.views import (
 )
 from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan
-from muster.stores.sqlite.rows import (
+from muster.stores.rows import (
     attempt_of,
     attempt_view_of,
     beat_of,
@@ -49,8 +49,9 @@ from muster.stores.sqlite.rows import (
     token_of,
     worker_of,
 )
+from muster.stores.sql_files import of_all, of_one
 from muster.stores.sqlite.shared_queries import SharedQueries, namesake_of, seal_of
-from muster.stores.sqlite.sql_files import load_sql, of_all, of_one
+from muster.stores.sqlite.statements import load_sql
 
 _SQL = load_sql("engine.sql") | load_sql("reads.sql")
 _SQL["task_views_by_id"] = _SQL["task_views"].replace("$by_id", "t.id IN (SELECT value FROM json_each(?4))")

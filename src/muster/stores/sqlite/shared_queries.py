@@ -18,7 +18,7 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.touches import Touching
 from muster.model.webhooks import Webhook
-from muster.stores.sqlite.rows import (
+from muster.stores.rows import (
     agent_of,
     encode_json,
     kept_of,

@@ -11,7 +11,7 @@ from muster.model.rows import Workspace
 from muster.model.task import Now
 from muster.ports.locks import Locks
 from muster.stores.sqlite.known_rows import SQL, KnownRows
-from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.statements import load_sql
 from muster.stores.sqlite.tx import SqliteTx
 from muster.stores.sqlite.witness import Made, made_by
 

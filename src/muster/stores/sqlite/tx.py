@@ -21,8 +21,7 @@ from muster.model.webhooks import HookMessage, NewMessage, Webhook
 from muster.ports.found_rows import Existing
 from muster.ports.locks import Locks
 from muster.ports.store import Writes
-from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
-from muster.stores.sqlite.rows import (
+from muster.stores.rows import (
     agent_row,
     attempt_of,
     beat_row,
@@ -41,6 +40,7 @@ from muster.stores.sqlite.rows import (
     webhook_row,
     worker_row,
 )
+from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.sqlite.shared_queries import SharedQueries
 
 

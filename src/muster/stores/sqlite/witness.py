@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import apsw
 
-from muster.stores.sqlite.sql_files import load_sql
+from muster.stores.sqlite.statements import load_sql
 
 log = logging.getLogger(__name__)
 

@@ -1,3 +1,5 @@
+-- Jumps of the clock.
+
 -- name: shift_retries
 -- A date that a person has named stays; a pause after a failure, or for a provider, is a length of time.
 UPDATE tasks SET next_attempt_at_ms = next_attempt_at_ms + ?1

@@ -1,77 +1,15 @@
--- Parts of statements.  A column of a struct is that of the same name, unless one stands here as `struct_column`.
-
--- name: open_lane
--- A skip scan of the partial index: one seek for each lane that holds a ready task, however many tasks wait.
-WITH RECURSIVE open_lane (id) AS (
-    SELECT min(lane_id) FROM tasks WHERE @mine AND ready = 1
-    UNION ALL
-    SELECT (SELECT min(lane_id) FROM tasks WHERE @mine AND ready = 1 AND lane_id > open_lane.id)
-      FROM open_lane WHERE open_lane.id IS NOT NULL
-), claimable (id) AS (
-    SELECT id FROM open_lane
-     WHERE id IS NOT NULL
-       AND id NOT IN (SELECT l.id FROM plans p JOIN lanes l ON l.workspace_id = p.workspace_id AND l.plan_id = p.id
-                       WHERE p.paused_reason IS NOT NULL))
-
--- name: event_view
--- The columns of an EventView.
-SELECT e.id, e.task_id, coalesce(p.name, ''),
-       coalesce(t.key, nullif('(' || e.subject || ')', '()'),
-                CASE e.task_id WHEN p.id THEN '(plan)' WHEN 0 THEN '(store)'
-                           ELSE CAST(e.task_id AS TEXT) END), e.seq, e.at_ms, e.level,
-       e.event, e.message, e.previous_status, e.new_status, e.generation, e.epoch, e.actor,
-       e.subject, e.details, a.session_key
-  FROM events e
-  LEFT JOIN tasks t ON t.id = e.task_id
-  LEFT JOIN attempts a ON a.task_id = e.task_id AND a.epoch = e.epoch
-  LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
-
--- name: kepttask_key
-coalesce(t.key, CAST(t.id AS TEXT))
-
--- name: kepttask_box
-coalesce((SELECT b.key FROM boxes b WHERE b.task_id = t.id AND b.current = 1), t.key, CAST(t.id AS TEXT))
-
--- name: kepttask_expires_at_ms
-t.not_after_ms
-
--- name: kepttask_parent
-CASE WHEN p.plan_id IS t.plan_id THEN coalesce(p.key, CAST(p.id AS TEXT)) ELSE CAST(p.id AS TEXT) END
+-- Parts of statements in SQLite's own words.
 
 -- name: kepttask_depends_on
 (SELECT json_group_array(name) FROM (
-     SELECT CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT)) ELSE CAST(o.id AS TEXT) END AS name
+     SELECT CASE WHEN o.plan_id IS NOT DISTINCT FROM t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT)) ELSE CAST(o.id AS TEXT) END AS name
        FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
 
 -- name: kepttask_dependencies
 (SELECT json_group_array(json_array(id, name, json(iif(met, 'true', 'false')))) FROM (
-     SELECT o.id, d.met, CASE WHEN o.plan_id IS t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
+     SELECT o.id, d.met, CASE WHEN o.plan_id IS NOT DISTINCT FROM t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
                               ELSE CAST(o.id AS TEXT) END AS name
        FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
-
--- name: taskview_plan
-coalesce(p.name, '')
-
--- name: taskview_key
-coalesce(t.key, CAST(t.id AS TEXT))
-
--- name: taskview_wanted_agent
-t.agent
-
--- name: taskview_worker
-iif(a.ended_at_ms IS NULL, a.worker_id, NULL)
-
--- name: taskview_agent
-iif(a.ended_at_ms IS NULL, a.agent, NULL)
-
--- name: taskview_attempt_status
-a.status
-
--- name: taskview_attempt_count
-iif(t.epoch > 1, (SELECT count(*) FROM attempts n WHERE n.task_id = t.id), t.epoch)
-
--- name: taskview_last_agent
-a.agent
 
 -- name: taskview_waits_for
 CASE WHEN t.unmet = 0 THEN '[]' ELSE (
@@ -83,48 +21,6 @@ CASE WHEN t.unmet = 0 THEN '[]' ELSE (
          ORDER BY parent.dead DESC, parent.id LIMIT 3))
 END
 
--- name: taskview_suspicion
-CASE WHEN t.status = 'RUNNING' THEN (
-    SELECT message FROM events e WHERE e.task_id = t.id AND e.seq = t.event_seq AND e.event = 'suspected')
-END
-
--- name: taskview_refused
-coalesce(nullif(a.refused, ''), '[]')
-
--- name: taskview_remark
-coalesce(a.remark, '')
-
--- name: taskview_stop_action
-iif(a.ended_at_ms IS NULL, a.stop_action, NULL)
-
--- name: taskview_needs_person
-0
-
--- name: taskview_fix
-''
-
--- name: taskview_actions
-'[]'
-
--- name: taskview_why
-''
-
--- name: taskview_state
-''
-
--- name: taskview_at_work
-0
-
 -- name: metadata_text
 -- As it is written in a query.
 iif(held.type IN ('true', 'false', 'null'), held.type, CAST(held.value AS TEXT))
-
--- name: unmet
-(SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
-
--- name: held
-t.status IN ('ASSIGNED', 'RUNNING')
-
--- name: old_checkpoint
-FROM checkpoints c JOIN tasks t ON t.id = c.task_id
- WHERE c.created_at_ms < ?1 AND t.ended_at_ms < ?1 AND (t.done OR t.dead)

@@ -1,4 +1,8 @@
-"""SQL kept in files of named statements, each with its columns filled in from the rows' own types."""
+"""SQL kept in files of named statements, each with its columns filled in from the rows' own types.
+
+What reads the same for every store stands in `sql/` beside this; each store has a folder of its own for what does
+not.  A statement or a part of one stands in both stores' folders, or in the shared one.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from muster.model.secrets import Secret
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
 from muster.model.webhooks import HookMessage, NewMessage, Webhook
-from muster.stores.sqlite.rows import EDITED, TEXTS
+from muster.stores.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _MINE = re.compile(r"@mine\b(?:\((\w+)\))?")
@@ -43,10 +47,10 @@ _ROWS = (
 )
 
 
-def filled_in() -> dict[str, str]:
-    """What statements share: parts of them, and the columns of the rows' types."""
+def filled_in(own: Path) -> dict[str, str]:
+    """What statements share: parts of them, and the columns of the rows' types.  `own` is the store's folder."""
     # Filled in when it runs: only a condition without OR lets SQLite seek.
-    fragments = _parts("fragments.sql", {})
+    fragments = _parts("fragments.sql", own, {})
     filled = {"by_id": "$by_id", **fragments}
     for shown in (KeptTask, TaskView):
         kind = shown.__name__.lower()
@@ -60,15 +64,18 @@ def filled_in() -> dict[str, str]:
     return filled
 
 
-def _parts(file: str, filled: dict[str, str]) -> dict[str, str]:
-    text = (Path(__file__).with_name("sql") / file).read_text("utf-8")
-    _, *parts = _NAME.split(Template(text).substitute(filled))
-    return {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+def _parts(file: str, own: Path, filled: dict[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in (Path(__file__).with_name("sql") / file, own / file):
+        if path.exists():
+            _, *parts = _NAME.split(Template(path.read_text("utf-8")).substitute(filled))
+            found |= {name: body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
+    return found
 
 
-def load_sql(file: str) -> dict[str, str]:
-    """The statements of `sql/<file>` by name."""
-    return _parts(file, filled_in())
+def load_sql(file: str, own: Path) -> dict[str, str]:
+    """The statements of `<file>` by name, the shared ones and the store's."""
+    return _parts(file, own, filled_in(own))
 
 
 def of_one(statements: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
@@ -80,9 +87,9 @@ def of_one(statements: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str
     return made, frozenset(name for name, sql in statements.items() if made[name] != sql)
 
 
-def of_all(statements: Mapping[str, str]) -> dict[str, str]:
-    """The same statements for the rows of every workspace."""
-    return {name: _MINE.sub("1", sql) for name, sql in statements.items()}
+def of_all(statements: Mapping[str, str], everything: str = "1") -> dict[str, str]:
+    """The same statements for the rows of every workspace; `everything` is a condition that always holds."""
+    return {name: _MINE.sub(everything, sql) for name, sql in statements.items()}
 
 
 def _own_rows(sql: str) -> str:

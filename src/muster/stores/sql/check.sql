@@ -4,7 +4,7 @@ SELECT 'S1: task ' || task_id || ' has ' || count(*) || ' open attempts'
 
 -- name: newer_attempt
 SELECT 'S2: task ' || a.task_id || ' has attempt ' || max(a.epoch) || ' and its row knows ' || t.epoch
-  FROM attempts a JOIN tasks t ON t.id = a.task_id GROUP BY a.task_id HAVING max(a.epoch) > t.epoch
+  FROM attempts a JOIN tasks t ON t.id = a.task_id GROUP BY a.task_id, t.epoch HAVING max(a.epoch) > t.epoch
 
 -- name: held_without_attempt
 SELECT 'S3: task ' || t.id || ' is ' || t.status || ' and '
@@ -25,13 +25,13 @@ HAVING count(e.seq) <> coalesce(max(e.seq) - min(e.seq) + 1, 0)
 -- name: does_not_fold
 SELECT 'S7: task ' || t.id || ' is ' || t.status || '@' || t.epoch || ', its last event says ' || e.new_status || '@' || e.epoch
   FROM tasks t JOIN events e ON e.task_id = t.id AND e.seq = t.event_seq
- WHERE (t.status, t.epoch, t.generation) IS NOT (e.new_status, e.epoch, e.generation)
+ WHERE (t.status, t.epoch, t.generation) IS DISTINCT FROM (e.new_status, e.epoch, e.generation)
 
 -- name: does_not_join
 SELECT 'S7: task ' || e.task_id || ', event ' || e.seq || ' starts from ' || coalesce(e.previous_status, 'nothing')
        || ', the one before left ' || b.new_status
   FROM events e JOIN events b ON b.task_id = e.task_id AND b.seq = e.seq - 1
- WHERE e.previous_status IS NOT b.new_status
+ WHERE e.previous_status IS DISTINCT FROM b.new_status
 
 -- name: miscounted
 SELECT 'S8: task ' || t.id || ' counts ' || t.unmet || ' unmet dependencies, there are ' || $unmet
@@ -39,7 +39,7 @@ SELECT 'S8: task ' || t.id || ' counts ' || t.unmet || ' unmet dependencies, the
 
 -- name: waits_for_what_is_done
 SELECT 'S8: task ' || d.child_id || ' waits for task ' || p.id || ', which is done'
-  FROM dependencies d JOIN tasks p ON p.id = d.parent_id WHERE d.met = 0 AND p.done
+  FROM dependencies d JOIN tasks p ON p.id = d.parent_id WHERE d.met = 0 AND p.done = 1
 
 -- name: dangling
 SELECT 'a dependency of task ' || child_id || ' on ' || parent_id || ' names a task that is not there' FROM dependencies

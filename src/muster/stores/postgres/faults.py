@@ -1,0 +1,81 @@
+"""What an error of PostgreSQL's, or of the connection to it, means for whoever has asked."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from muster.model.errors import (
+    BadInput,
+    CommitUnknown,
+    Contended,
+    MusterError,
+    StoreAway,
+    StoreFault,
+    StoreFull,
+)
+
+_CONTENDED = (
+    asyncpg.SerializationError,
+    asyncpg.DeadlockDetectedError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.UniqueViolationError,
+)
+"""The last one: another transaction was faster to add what may be there once."""
+_FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
+_DAMAGED = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
+_AWAY = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
+"""The server is down, starts, ends, has been failed over, or has no room for one more connection."""
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.UndefinedTableError,
+)
+
+
+def classify(error: BaseException, *, committing: bool = False) -> MusterError | None:
+    """None for a bug, for a refusal of Muster's own, and for what ends the program."""
+    match error:
+        case MusterError():
+            return None
+        case asyncpg.PostgresError() if isinstance(error, _CONTENDED):
+            return Contended(f"another server was in the way ({error}); nothing was written", "try again")
+        case asyncpg.PostgresError() if isinstance(error, _FULL):
+            return StoreFull(
+                f"PostgreSQL has no space left ({error}); the write was refused and nothing was changed",
+                "free some space for it: work goes on by itself",
+            )
+        case asyncpg.PostgresError() if isinstance(error, _DAMAGED):
+            return StoreFault(
+                f"PostgreSQL has found damage: {error}; nothing was written",
+                "look after its disk, then restore a backup and run: muster db restored",
+            )
+        case asyncpg.CharacterNotInRepertoireError() | asyncpg.UntranslatableCharacterError():
+            return BadInput("a text holds a character that cannot be stored (NUL); nothing was changed")
+        case asyncpg.PostgresError() if isinstance(error, _REFUSED):
+            return StoreFault(f"PostgreSQL refuses: {error}; nothing was changed", "muster doctor")
+        case _ if isinstance(error, _AWAY):
+            return _lost(error, committing=committing)
+    return None
+
+
+def _lost(error: BaseException, *, committing: bool) -> MusterError:
+    said = str(error) or type(error).__name__
+    if committing:
+        return CommitUnknown(
+            f"the connection to PostgreSQL broke while it committed ({said}): all of it was written, or nothing",
+            "ask again: what was written is not written twice",
+        )
+    return StoreAway(f"PostgreSQL does not answer ({said}); nothing was written", "it is tried again")

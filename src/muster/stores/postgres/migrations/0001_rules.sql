@@ -1,0 +1,117 @@
+-- What goes with the tables: numbers, the order of events, partitions, and who sees which rows.
+
+-- So many numbers that nobody is ever given again, growing, the first one not below `lowest`; they are taken
+-- whatever becomes of the transaction, which nobody waits for.
+CREATE FUNCTION take_ids(wanted bigint, lowest bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE first bigint;
+BEGIN
+    PERFORM pg_advisory_lock(1296388948, 1);
+    BEGIN
+        SELECT greatest(last_value + 1, lowest) INTO first FROM ids;
+        PERFORM setval('ids', first + wanted - 1);
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM pg_advisory_unlock(1296388948, 1);
+        RAISE;
+    END;
+    PERFORM pg_advisory_unlock(1296388948, 1);
+    RETURN first;
+END $$;
+
+-- Ids of events are given before their transaction commits, so a higher one may be seen before a lower one, and who
+-- reads on after it would miss that.  Each writer therefore holds a lock that names the last id before its own
+-- (`mark_events`), and readers stop at the lowest one that is held (`settled_event_id`): they look first at the
+-- last id, then at the locks, and only then, by a statement of its own, at the events.
+CREATE FUNCTION mark_events(added bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE last bigint;
+BEGIN
+    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO last FROM event_ids;
+    PERFORM pg_advisory_xact_lock_shared((1297437524::bigint << 32) | (last & 4294967295));
+    UPDATE event_tally SET count = count + added WHERE part = pg_backend_pid() % 64;
+END $$;
+CREATE FUNCTION settled_event_id() RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE last bigint; marked bigint;
+BEGIN
+    SELECT last_value - CASE WHEN is_called THEN 0 ELSE 1 END INTO last FROM event_ids;
+    -- A lock shows the lower half of an id only; those that are held are not far from the last one.
+    SELECT min(last - (((last & 4294967295) - objid::bigint) & 4294967295)) INTO marked FROM pg_locks
+     WHERE locktype = 'advisory' AND classid = 1297437524 AND objsubid = 1
+       AND database = (SELECT oid FROM pg_database WHERE datname = current_database());
+    RETURN least(last, coalesce(marked, last));
+END $$;
+
+-- Events and attempts stand in a partition for each month of their task's number, which tells when it was added
+-- (model.numbers.Ids); older ones, and those of no task, in the first.  They are made months ahead; what comes
+-- without one stands in the last, which holds everything else.
+CREATE TABLE attempts_later PARTITION OF attempts DEFAULT WITH (fillfactor = 70);
+CREATE TABLE events_later PARTITION OF events DEFAULT;
+CREATE FUNCTION make_partitions(ahead integer) RETURNS integer
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = muster, pg_temp AS $$
+DECLARE
+    month timestamp := date_trunc('month', now() AT TIME ZONE 'UTC');
+    made integer := 0;
+    parent text;
+    settings text;
+    lower_id bigint;
+    upper_id bigint;
+    name text;
+BEGIN
+    PERFORM pg_advisory_xact_lock(1296388948, 2);
+    FOR i IN 0..ahead LOOP
+        lower_id := ((extract(epoch FROM month) * 1000)::bigint - 1735689600000) << 12;
+        upper_id := ((extract(epoch FROM month + interval '1 month') * 1000)::bigint - 1735689600000) << 12;
+        FOREACH parent IN ARRAY ARRAY['attempts', 'events'] LOOP
+            settings := CASE parent WHEN 'attempts' THEN ' WITH (fillfactor = 70)' ELSE '' END;
+            IF to_regclass(parent || '_before') IS NULL THEN
+                EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (MINVALUE) TO (%s)%s',
+                               parent || '_before', parent, lower_id, settings);
+            END IF;
+            name := parent || to_char(month, '_YYYY_MM');
+            CONTINUE WHEN to_regclass(name) IS NOT NULL;
+            EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%s) TO (%s)%s',
+                           name, parent, lower_id, upper_id, settings);
+            EXECUTE format('GRANT SELECT ON %I TO muster_engine', name);
+            made := made + 1;
+        END LOOP;
+        month := month + interval '1 month';
+    END LOOP;
+    RETURN made;
+END $$;
+SELECT make_partitions(3);
+
+-- S13: `muster_query` sees the rows of the workspace that its transaction has named, and none where it has named
+-- none; `muster_engine` sees all, as it carries out what any workspace asks.  Neither owns anything, and the rules
+-- hold for the owner as well.
+GRANT USAGE ON SCHEMA muster TO muster_engine, muster_query;
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA muster TO muster_engine;
+GRANT SELECT ON ALL TABLES IN SCHEMA muster TO muster_query;
+GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA muster TO muster_engine;
+GRANT SELECT ON SEQUENCE event_ids TO muster_query;
+REVOKE UPDATE ON events FROM muster_engine;
+REVOKE DELETE ON seals FROM muster_engine;
+REVOKE INSERT, UPDATE, DELETE ON schema_version FROM muster_engine;
+REVOKE ALL ON event_tally, room, halt, idempotency, schema_version FROM muster_query;
+REVOKE ALL ON FUNCTION make_partitions FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION make_partitions TO muster_engine;
+DO $$
+DECLARE own record;
+BEGIN
+    FOR own IN SELECT c.relname, c.relispartition,
+                      CASE c.relname WHEN 'workspaces' THEN 'id' ELSE a.attname END AS whose
+                 FROM pg_class c LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'workspace_id'
+                WHERE c.relnamespace = 'muster'::regnamespace AND c.relkind IN ('r', 'p')
+                  AND c.relname <> 'schema_version' LOOP
+        IF own.relispartition THEN  -- it is reached by its table, whose rules hold then; a backup reads it alone
+            EXECUTE format('REVOKE ALL ON %I FROM muster_engine, muster_query', own.relname);
+            EXECUTE format('GRANT SELECT ON %I TO muster_engine', own.relname);
+            CONTINUE;
+        END IF;
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', own.relname);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', own.relname);
+        EXECUTE format('CREATE POLICY engine ON %I TO muster_engine USING (true) WITH CHECK (true)', own.relname);
+        IF own.whose IS NOT NULL THEN
+            EXECUTE format('CREATE POLICY query ON %I FOR SELECT TO muster_query USING '
+                           '(%I = (SELECT nullif(current_setting(%L, true), %L)::bigint))',
+                           own.relname, own.whose, 'muster.workspace_id', '');
+        END IF;
+    END LOOP;
+END $$;

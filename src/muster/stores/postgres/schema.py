@@ -1,0 +1,103 @@
+"""The schema `muster` of a database, its roles, and the migrations that are still to be made."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from pathlib import Path
+
+import asyncpg
+
+from muster.model.errors import StoreRefused
+
+SCHEMA = "muster"
+ENGINE, QUERY = "muster_engine", "muster_query"
+"""Roles: the one carries out commands for all workspaces, the other reads for one.  See the migrations."""
+OLDEST_SERVER = 15
+PARTITIONS_AHEAD = 3
+"""Months; see `make_partitions` in the migrations."""
+_LOCK = (1296388948, 0)
+"""Held while the schema is brought up to date."""
+
+
+def _read_migrations() -> list[tuple[int, str]]:
+    """By number; what stands in several files of one number is one migration."""
+    files = sorted(Path(__file__).with_name("migrations").glob("*.sql"))
+    by_number = groupby(files, key=lambda file: int(file.name.split("_")[0]))
+    return [(number, "".join(file.read_text("utf-8") for file in some)) for number, some in by_number]
+
+
+_MIGRATIONS = _read_migrations()
+"""Those of this code: an upgrade puts other files there while a server is up."""
+
+
+def newest_schema() -> int:
+    return _MIGRATIONS[-1][0]
+
+
+async def schema_of(connection: asyncpg.Connection) -> int:
+    """0 where there is none yet."""
+    if await connection.fetchval("SELECT to_regclass('muster.schema_version')") is None:
+        return 0
+    found: int = await connection.fetchval("SELECT coalesce(max(number), 0) FROM muster.schema_version")
+    return found
+
+
+async def migrate(connection: asyncpg.Connection) -> int:
+    """Brings the schema up to date, and returns its number; of several servers that start at once one does it.
+
+    Raises StoreRefused for a server that is too old, a newer schema, or where this user may not make it.
+    """
+    version = connection.get_server_version()
+    if version.major < OLDEST_SERVER:
+        raise StoreRefused(
+            f"PostgreSQL {version.major} is too old; nothing was changed", f"use {OLDEST_SERVER} or newer"
+        )
+    if await schema_of(connection) == newest_schema():
+        return newest_schema()
+    try:
+        async with connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1, $2)", *_LOCK)
+            return await _make(connection)
+    except asyncpg.InsufficientPrivilegeError as error:
+        user = await connection.fetchval("SELECT session_user")
+        raise StoreRefused(
+            f"{user} may not make the tables of Muster here: {error}; nothing was changed",
+            f"as a superuser: CREATE ROLE {ENGINE}; CREATE ROLE {QUERY}; GRANT {ENGINE}, {QUERY} TO {user}; "
+            f"GRANT CREATE ON DATABASE {await connection.fetchval('SELECT current_database()')} TO {user};",
+        ) from error
+
+
+async def _make(connection: asyncpg.Connection) -> int:
+    present = await schema_of(connection)
+    if present > newest_schema():
+        raise StoreRefused(
+            f"the database has schema {present}; this Muster knows up to {newest_schema()}",
+            "upgrade Muster: pip install -U musterd",
+        )
+    if not present:
+        await _make_roles(connection)
+        await connection.execute("CREATE SCHEMA IF NOT EXISTS muster")
+        await connection.execute(
+            "CREATE TABLE IF NOT EXISTS muster.schema_version (number integer PRIMARY KEY, "
+            "made_at timestamptz NOT NULL DEFAULT now())"
+        )
+    await connection.execute("SET LOCAL search_path = muster")
+    for number, script in _MIGRATIONS:
+        if number > present:
+            await connection.execute(script)
+            await connection.execute("INSERT INTO schema_version (number) VALUES ($1)", number)
+    return newest_schema()
+
+
+async def _make_roles(connection: asyncpg.Connection) -> None:
+    """They belong to the server, not to one of its databases: another one may make them at this moment."""
+    usable = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
+    for role in (ENGINE, QUERY):
+        if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role):
+            try:
+                async with connection.transaction():
+                    await connection.execute(f"CREATE ROLE {role} NOLOGIN NOBYPASSRLS")
+            except (asyncpg.DuplicateObjectError, asyncpg.UniqueViolationError):
+                pass
+        if not await connection.fetchval("SELECT pg_has_role(session_user, $1, $2)", role, usable):
+            await connection.execute(f"GRANT {role} TO SESSION_USER")

@@ -1,0 +1,94 @@
+"""One write transaction's connection, and the rows that it holds."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import asyncpg
+
+from muster.model.errors import Contended
+from muster.model.numbers import first_id
+from muster.model.task import Attempt, Task
+from muster.ports.locks import Locks
+from muster.stores.postgres.changes import HeldRows, HeldTable, R
+from muster.stores.postgres.statements import for_one, load
+
+SQL = for_one(load("engine.sql", "store.sql", "clock.sql"))
+TASKS = HeldTable("tasks", Task, 1, versioned=True)
+ATTEMPTS = HeldTable("attempts", Attempt, 2, versioned=False)
+"""Whoever holds the task holds its attempts."""
+_SIGN = 1 << 31
+
+
+class Session:
+    def __init__(self, connection: asyncpg.Connection) -> None:
+        self.connection = connection
+        self.tasks = HeldRows(TASKS)
+        self.attempts = HeldRows(ATTEMPTS)
+        self.plan_versions: dict[int, int] = {}
+        self._held: set[tuple[int, str]] = set()
+        """Names of locks, by workspace."""
+
+    async def all(self, name: str, *bindings: Any) -> list[Any]:
+        found: list[Any] = await self.connection.fetch(SQL.by_name[name], *bindings)
+        return found
+
+    async def first(self, name: str, *bindings: Any) -> Any:
+        return await self.connection.fetchrow(SQL.by_name[name], *bindings)
+
+    async def value(self, name: str, *bindings: Any) -> Any:
+        return await self.connection.fetchval(SQL.by_name[name], *bindings)
+
+    async def many(self, name: str, rows: Collection[tuple[Any, ...]]) -> None:
+        if rows:
+            await self.connection.executemany(SQL.by_name[name], rows)
+
+    async def update(self, held: HeldRows[R], changed: Iterable[R]) -> None:
+        """Raises Contended where a row is not what it was when it was read."""
+        for update, count in held.updates(changed):
+            found = await self.connection.fetch(update.sql, *update.columns)
+            if len(found) < count:
+                raise Contended("what was read was changed meanwhile; nothing was written", "try again")
+
+    async def take_ids(self, count: int, wall_ms: int) -> list[int]:
+        if not count:
+            return []
+        first = await self.value("take_ids", count, first_id(wall_ms))
+        return list(range(first, first + count))
+
+    async def lock(self, workspace_id: int, wanted: Locks) -> bool:
+        """The names, each in the order of all; whether there was one that was not held already."""
+        names = {(name, False) for name in wanted.names} | {
+            (name, True) for name in wanted.shared - wanted.names
+        }
+        new = sorted(one for one in names if (workspace_id, one[0]) not in self._held)
+        for name, shared in new:
+            await self.value("lock_shared" if shared else "lock", *lock_key(workspace_id, name))
+            if not shared:
+                self._held.add((workspace_id, name))
+        return bool(new)
+
+    async def hold_tasks(self, workspace_id: int, wanted: Locks) -> bool:
+        """The tasks, and what waits for those that may end, in the order of their numbers."""
+        ids = set(wanted.tasks)
+        children = await self._children(wanted)
+        missing = [i for i in ids | children if self.tasks.get(i) is None]
+        if not missing:
+            return False
+        await self.all("lock_tasks", missing, workspace_id)
+        # Whoever held a parent until now may have been given one more child.
+        if later := [i for i in await self._children(wanted) - children if self.tasks.get(i) is None]:
+            await self.all("lock_tasks", later, workspace_id)
+        return True
+
+    async def _children(self, wanted: Locks) -> set[int]:
+        if not wanted.ending:
+            return set()
+        return {row[0] for row in await self.all("waiting_children", list(wanted.ending))}
+
+
+def lock_key(workspace_id: int, name: str) -> tuple[int, int]:
+    """Two names of one number only wait for each other."""
+    return zlib.crc32(name.encode()) - _SIGN, workspace_id % _SIGN

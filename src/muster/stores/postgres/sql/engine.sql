@@ -1,0 +1,183 @@
+-- Statements of transactions, where PostgreSQL has other words than the shared ones or does for a set of rows what
+-- they do for one.  `version`: see `tasks` in the migrations.
+
+-- name: begun
+-- What each transaction begins with: the time, and why nothing may be written.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, (SELECT reason FROM halt)
+
+-- name: take_ids
+SELECT take_ids(?1, ?2)
+
+-- name: lock
+SELECT pg_advisory_xact_lock(?1, ?2)
+
+-- name: lock_shared
+SELECT pg_advisory_xact_lock_shared(?1, ?2)
+
+-- name: lock_tasks
+SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE
+
+-- name: waiting_children
+SELECT DISTINCT child_id FROM dependencies WHERE parent_id = ANY(?1::bigint[]) AND met = 0
+
+-- name: tasks
+SELECT $task_columns, version FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE
+
+-- name: elsewhere
+SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND NOT (@mine)
+
+-- name: workspace_of_tasks
+SELECT id, workspace_id FROM tasks WHERE id = ANY(?1::bigint[])
+
+-- name: attempts_of
+SELECT $attempt_columns FROM attempts
+ WHERE (task_id, epoch) IN (SELECT * FROM unnest(?1::bigint[], ?2::bigint[])) AND @mine
+
+-- name: plan
+SELECT $plan_columns, version FROM plans WHERE id = ?1 AND @mine
+
+-- name: plan_by_source
+SELECT $plan_columns, version FROM plans WHERE @mine AND source = ?1
+
+-- name: plan_by_name
+SELECT $plan_columns, version FROM plans WHERE @mine AND name = ?1
+
+-- name: workspace_of_plan
+SELECT workspace_id FROM plans WHERE id = ?1
+
+-- name: workspace_of_worker
+SELECT workspace_id FROM workers WHERE id = ?1
+
+-- name: update_plan
+UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5, task_order = ?6, version = version + 1
+ WHERE id = ?1 AND @mine AND (?7::bigint IS NULL OR version = ?7)
+RETURNING version
+
+-- name: ready
+SELECT $task_columns, version FROM tasks
+ WHERE @mine AND lane_id = ?1 AND ready = 1
+ ORDER BY half_done DESC, priority DESC, sort_key, id
+ LIMIT ?2 FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: lanes_of
+SELECT $lane_columns FROM lanes WHERE id = ANY(?1::bigint[])
+
+-- name: lane_id
+SELECT id FROM lanes WHERE workspace_id = ?1 AND plan_id = ?2 AND agent = ?3 AND capabilities = ?4 AND profile = ?5 AND limit_key = ?6
+
+-- name: insert_lane
+INSERT INTO lanes ($lane_columns) VALUES ($lane_slots) ON CONFLICT DO NOTHING
+
+-- name: take_room
+UPDATE room SET count = count - ?2 WHERE workspace_id = ?1 AND most = ?3 AND count >= ?2 RETURNING count
+
+-- name: count_room
+-- Whoever counts holds the row, so that of all who take room one counts at a time.
+INSERT INTO room (workspace_id, most, count) VALUES (?1, ?2, 0)
+    ON CONFLICT (workspace_id, most) DO UPDATE SET count = room.count RETURNING count
+
+-- name: set_room
+UPDATE room SET count = ?3 WHERE workspace_id = ?1 AND most = ?2
+
+-- name: job_texts
+SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
+       t.model, t.system_prompt, t.check_command, t.review, t.changes, t.input_context,
+       s.session_key, s.session_usage,
+       (SELECT c.data FROM checkpoints c
+         WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1),
+       (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
+  FROM tasks t
+  LEFT JOIN plans p ON p.id = t.plan_id
+  LEFT JOIN LATERAL (
+       SELECT a.session_key, a.session_usage FROM attempts a
+        WHERE a.task_id = t.id AND a.epoch > t.fresh_after_epoch AND a.epoch < t.epoch AND a.session_key IS NOT NULL
+          AND a.epoch > coalesce((SELECT CAST(value AS bigint) FROM meta WHERE workspace_id = 0 AND name = 'sessions_after'), 0)
+          AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = t.id AND n.epoch = t.epoch)
+        ORDER BY a.epoch DESC LIMIT 1) s ON true
+ WHERE t.id = ANY(?1::bigint[]) AND @mine(t)
+
+-- name: settle_dependencies
+UPDATE dependencies SET met = 1 WHERE parent_id = ANY(?1::bigint[]) AND met = 0 RETURNING child_id
+
+-- name: mark_events
+SELECT mark_events(?1)
+
+-- name: existing
+SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ANY(?2::text[]) AND @mine
+
+-- name: existing_ids
+SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine
+
+-- name: dependencies
+SELECT parent_id, child_id FROM dependencies WHERE child_id = ANY(?1::bigint[])
+
+-- name: namesakes
+WITH wanted_names (value) AS (SELECT json_array_elements_text(?2::json)),
+alike (task_id) AS (
+    SELECT t.id FROM wanted_names w CROSS JOIN plans p JOIN tasks t ON t.plan_id = p.id AND t.key = w.value
+     WHERE @mine(p) AND p.source IS NOT NULL
+    UNION
+    SELECT b.task_id FROM wanted_names w CROSS JOIN plans p JOIN boxes b ON b.plan_id = p.id AND b.key = w.value
+     WHERE @mine(p) AND p.source IS NOT NULL AND b.current = 1
+    UNION
+    SELECT t.id FROM tasks t
+     WHERE t.title IN (SELECT json_array_elements_text(?3::json)) AND t.from_file = 1 AND t.is_group = 0)
+SELECT t.id, p.name, p.source, t.key, $kepttask_box, t.title, t.status
+  FROM alike JOIN tasks t ON t.id = alike.task_id JOIN plans p ON p.id = t.plan_id
+ WHERE @mine(p) AND p.source IS NOT NULL AND p.id <> ?1
+   AND t.from_file = 1 AND t.is_group = 0 AND t.key IS NOT NULL
+   AND (NOT (t.done = 1 OR t.dead = 1)
+        OR (t.done = 1 AND t.skipped = 0
+            AND (t.ended_at_ms >= ?4
+                 OR EXISTS (SELECT 1 FROM plan_sync s WHERE s.plan_id = p.id AND jsonb_exists(s.state::jsonb -> 'owed', t.key)))))
+ ORDER BY t.id
+
+-- name: stub_seal
+UPDATE seals SET pruned_at_ms = ?2, pruned_proof = ?3, marks = '' WHERE to_id = ?1 AND @mine AND pruned_at_ms IS NULL
+RETURNING from_id
+
+-- name: task_cost
+SELECT coalesce(sum((usage::json ->> 'costMicrousd')::bigint), 0)::bigint FROM attempts WHERE task_id = ?1 AND epoch <> ?2
+
+-- name: movable
+SELECT sum(CASE status WHEN 'PAUSED' THEN (paused_reason = 'hand')::int
+           WHEN 'PENDING' THEN (next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL)::int ELSE 1 END)::bigint,
+       coalesce(json_agg(DISTINCT json_build_array(coalesce(pinned_agent, agent), capabilities::json, target)::text)
+                FILTER (WHERE ready = 1), '[]')::text
+  FROM tasks
+ WHERE @mine AND plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
+
+-- name: meta_to_set
+SELECT value FROM meta WHERE workspace_id = ?1 AND name = ?2 FOR NO KEY UPDATE
+
+-- name: prune_logs
+DELETE FROM logs WHERE place IN (SELECT place FROM logs ORDER BY place LIMIT ?2) AND at_ms < ?1 RETURNING place
+
+-- name: prune_checkpoints
+DELETE FROM checkpoints
+ WHERE (task_id, epoch, number) IN (SELECT c.task_id, c.epoch, c.number $old_checkpoint ORDER BY c.created_at_ms LIMIT ?2)
+RETURNING number
+
+-- name: shift_retries
+-- A date that a person has named stays; a pause after a failure, or for a provider, is a length of time.
+UPDATE tasks SET next_attempt_at_ms = next_attempt_at_ms + ?1, version = version + 1
+ WHERE next_attempt_at_ms IS NOT NULL AND (status = 'ABORTED' OR error_kind IS NOT NULL OR paused_reason = 'hand')
+
+-- name: shift_aims
+UPDATE tasks SET pinned_until_ms = pinned_until_ms + ?1, version = version + 1 WHERE pinned_until_ms IS NOT NULL
+
+-- name: bound_retries
+UPDATE tasks SET next_attempt_at_ms = ?1 + coalesce(retry_backoff_s * 1000 * ?3, ?2), version = version + 1
+ WHERE next_attempt_at_ms IS NOT NULL AND next_attempt_at_ms > ?1 + coalesce(retry_backoff_s * 1000 * ?3, ?2) AND status = 'ABORTED'
+
+-- name: make_partitions
+SELECT make_partitions(?1)
+
+-- name: halt
+INSERT INTO halt (number, reason) VALUES (1, ?1) ON CONFLICT DO NOTHING
+
+-- name: any_pruned
+SELECT EXISTS (SELECT 1 FROM seals WHERE pruned_at_ms IS NOT NULL)
+
+-- name: count_tasks
+SELECT count(*) FROM tasks

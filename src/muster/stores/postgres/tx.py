@@ -1,0 +1,242 @@
+"""One workspace's part of a write transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from operator import itemgetter
+from typing import Any
+
+from msgspec.structs import astuple
+
+from muster.model.errors import Contended
+from muster.model.events import Event
+from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
+from muster.model.task import Attempt, Now, Task
+from muster.model.views import JobText
+from muster.ports.found_rows import Existing
+from muster.ports.locks import Locks
+from muster.ports.store import Writes
+from muster.stores.postgres.session import SQL, Session
+from muster.stores.rows import (
+    attempt_of,
+    encode_json,
+    lane_of,
+    lane_row,
+    plan_of,
+    task_of,
+    texts_of,
+    worker_of,
+    worker_row,
+)
+from muster.stores.stored_tx import StoredTx, edited_row
+
+_LANES_KNOWN_MAX = 10_000
+
+
+class LanesById:
+    """Lanes never change, so a server may remember what it has read of them."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, Lane] = {}
+
+    async def of(self, session: Session, ids: list[int]) -> list[Lane]:
+        if missing := [i for i in ids if i not in self.known]:
+            if len(self.known) > _LANES_KNOWN_MAX:
+                self.known.clear()
+                missing = ids
+            for row in await session.all("lanes_of", missing):
+                lane = lane_of(row)
+                self.known[lane.id] = lane
+        return [self.known[i] for i in ids]
+
+
+class PostgresTx(StoredTx):
+    """As ports.store.Tx."""
+
+    def __init__(self, session: Session, lanes: LanesById, workspace_id: int) -> None:
+        self._session, self._lanes = session, lanes
+        self.workspace_id = workspace_id
+
+    async def _all(self, name: str, *bindings: Any) -> list[Any]:
+        if name in SQL.of_one:
+            bindings = (*bindings, self.workspace_id)
+        return await self._session.all(name, *bindings)
+
+    async def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> None:
+        await self._session.many(name, self._own(rows) if name in SQL.of_one else rows)
+
+    async def lock(self, wanted: Locks) -> bool:
+        named = await self._session.lock(self.workspace_id, wanted)
+        held = bool(wanted.tasks) and await self._session.hold_tasks(self.workspace_id, wanted)
+        return named or held
+
+    async def take_ids(self, count: int, wall_ms: int) -> list[int]:
+        return await self._session.take_ids(count, wall_ms)
+
+    def _keep(self, row: Any) -> Task:
+        *columns, version = row
+        return self._session.tasks.keep(task_of(columns), version)
+
+    async def tasks(self, ids: Collection[int]) -> list[Task]:
+        wanted = list(dict.fromkeys(ids))
+        held = self._session.tasks
+        if missing := [i for i in wanted if held.get(i) is None]:
+            for row in await self._all("tasks", missing):
+                self._keep(row)
+        found = (held.get(i) for i in wanted)
+        return [task for task in found if task is not None and task.workspace_id == self.workspace_id]
+
+    async def elsewhere(self, ids: Collection[int]) -> set[int]:
+        return {row[0] for row in await self._all("elsewhere", list(ids))}
+
+    async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
+        wanted = list(dict.fromkeys(keys))
+        held = self._session.attempts
+        if missing := [key for key in wanted if held.get(key) is None]:
+            for row in await self._all("attempts_of", *map(list, zip(*missing, strict=True))):
+                held.keep(attempt_of(row))
+        return [attempt for key in wanted if (attempt := held.get(key)) is not None]
+
+    async def _plan(self, name: str, *bindings: Any) -> Plan | None:
+        row = await self._first(name, *bindings)
+        if row is None:
+            return None
+        *columns, version = row
+        plan = plan_of(columns)
+        self._session.plan_versions[plan.id] = version
+        return plan
+
+    async def plan(self, plan_id: int) -> Plan | None:
+        return await self._plan("plan", plan_id)
+
+    async def plan_by_source(self, source: str) -> Plan | None:
+        return await self._plan("plan_by_source", source)
+
+    async def plan_by_name(self, name: str) -> Plan | None:
+        return await self._plan("plan_by_name", name)
+
+    async def add_plan(self, plan: Plan) -> None:
+        await self._all("insert_plan", *astuple(plan))
+
+    async def update_plan(self, plan: Plan) -> None:
+        versions = self._session.plan_versions
+        known = versions.get(plan.id)
+        changed = (plan.failures, plan.paused_reason, plan.event_seq, plan.source, plan.task_order)
+        row = await self._first("update_plan", plan.id, *changed, known)
+        if row is not None:
+            versions[plan.id] = row[0]
+        elif known is not None:
+            raise Contended(f"the plan {plan.name} was changed meanwhile; nothing was written", "try again")
+
+    async def set_ticked(self, plan_id: int, event_id: int) -> None:
+        await self._all("set_ticked", plan_id, event_id)
+
+    async def worker(self, worker_id: str) -> WorkerRow | None:
+        worker = await self._one(worker_of, "worker", worker_id)
+        return worker if worker is not None and worker.workspace_id == self.workspace_id else None
+
+    async def worker_elsewhere(self, worker_id: str) -> bool:
+        worker = await self._one(worker_of, "worker", worker_id)
+        return worker is not None and worker.workspace_id != self.workspace_id
+
+    async def put_worker(self, worker: WorkerRow) -> None:
+        await self._all("put_worker", *worker_row(worker))
+
+    async def meta(self, name: str) -> str | None:
+        return await self._one(itemgetter(0), "meta", self.workspace_id, name)
+
+    async def meta_to_set(self, name: str) -> str | None:
+        await self._session.lock(self.workspace_id, Locks(names=frozenset({f"meta {name}"})))
+        return await self.meta(name)
+
+    async def set_meta(self, name: str, value: str) -> None:
+        await self._all("set_meta", self.workspace_id, name, value)
+
+    async def store_meta(self, name: str) -> str | None:
+        return await self._one(itemgetter(0), "meta", 0, name)
+
+    async def open_lanes(self) -> list[Lane]:
+        return await self._lanes.of(self._session, [row[0] for row in await self._all("open_lanes")])
+
+    async def ready(self, lane_id: int, limit: int) -> list[Task]:
+        return [self._keep(row) for row in await self._all("ready", lane_id, limit)]
+
+    async def lane_id(self, key: LaneKey, wall_ms: int) -> int:
+        """By insert or read: two servers that need it at once find the same."""
+        columns = (key.plan_id, key.agent, encode_json(key.capabilities), key.profile, key.limit_key)
+        row = await self._first("lane_id", self.workspace_id, *columns)
+        if row is None:
+            (number,) = await self.take_ids(1, wall_ms)
+            await self._all("insert_lane", *lane_row(Lane(number, self.workspace_id, *key)))
+            row = await self._first("lane_id", self.workspace_id, *columns)
+        found: int = row[0]
+        return found
+
+    async def make_room(self, count: int, most: int) -> int | None:
+        if await self._first("take_room", self.workspace_id, count, most) is not None:
+            return None
+        left = await self._value("count_room", self.workspace_id, most)
+        if left < count:  # whoever was waited for has not counted anew
+            waiting = int(await self._value("waiting"))
+            left = most - waiting
+            if left < count:
+                return waiting
+        await self._all("set_room", self.workspace_id, most, left - count)
+        return None
+
+    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
+        return [JobText(*row) for row in await self._all("job_texts", list(ids))]
+
+    async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        counts: dict[int, int] = {}
+        for (child_id,) in await self._all("settle_dependencies", list(parent_ids)):
+            counts[child_id] = counts.get(child_id, 0) + 1
+        return list(counts.items())
+
+    async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
+        return {row[0]: _existing(row[1:]) for row in await self._all("existing", plan_id, list(keys))}
+
+    async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
+        return [_existing(row) for row in await self._all("existing_ids", list(ids))]
+
+    async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
+        return [(row[0], row[1]) for row in await self._all("dependencies", list(child_ids))]
+
+    async def write(self, writes: Writes, now: Now) -> None:
+        session = self._session
+        if writes.new_tasks:
+            await self._insert_tasks(writes)
+        if writes.tasks:
+            await session.update(session.tasks, writes.tasks)
+        if writes.attempts:
+            await session.update(session.attempts, writes.attempts)
+        if writes.opened:
+            opened = [astuple(session.attempts.keep(attempt)) for attempt in writes.opened]
+            await self._many("insert_attempt", self._own(opened))
+        if writes.events:
+            await self._insert_events(writes.events)
+        await self._many("update_result", writes.results)
+        await self._many("insert_checkpoint", self._own(map(astuple, writes.checkpoints)))
+        await self._many("insert_artifact", self._own(map(astuple, writes.artifacts)))
+        await self._many("update_texts", [edited_row(edit) for edit in writes.edits])
+        chunks = ((e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs)
+        await self._many("insert_log", self._own(chunks))
+
+    async def _insert_events(self, events: list[Event]) -> None:
+        await self._session.value("mark_events", len(events))
+        await self._many("insert_event", self._own(map(astuple, events)))
+
+    async def _insert_tasks(self, writes: Writes) -> None:
+        new_tasks = writes.new_tasks
+        await self._many("insert_task", [(*astuple(task), *texts_of(new)) for new, task in new_tasks])
+        for _, task in new_tasks:
+            self._session.tasks.keep(task, 1)
+        edges = (
+            (parent_id, new.task_id, int(met)) for new, _ in new_tasks for parent_id, met in new.dependencies
+        )
+        await self._many("insert_dependency", self._own(edges))
+
+
+def _existing(row: Any) -> Existing:
+    task_id, done, failed, title, description, agent = row
+    return Existing(task_id, bool(done), bool(failed), title, description, agent)
