@@ -19,7 +19,7 @@ from muster.hosts.attempt_folders import attempt_folder, kept_artifact
 from muster.hosts.local_host import LocalHost
 from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
-from muster.model.errors import StoreFault
+from muster.model.errors import MusterError, StoreFault
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
@@ -62,6 +62,9 @@ class ServedOwner:
         return await WebhookPost(private=True, in_thread=asyncio.to_thread).judge(url)
 
     def halted(self) -> StoreFault | None:
+        return None
+
+    def unwritable(self) -> MusterError | None:
         return None
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:

@@ -41,6 +41,14 @@ def test_a_task_that_has_not_run_says_why(cli, owner):
     assert "attempt 1 has printed nothing" in cli("logs", "api").err
 
 
+def test_output_that_is_not_there_says_whether_it_ever_was(cli, owner):
+    assert "attempt 1 has printed nothing there" in cli("logs", "tests", "--stream", "stderr").err
+    boot = owner.do(c.NewBoot())
+    later_ms = owner.tasks()["tests"].ended_at_ms + 1
+    owner.do(c.Prune(term=boot.term, logs_before_ms=later_ms, keys_before_ms=0, beats_before_ms=0, limit=500))
+    assert "the 28 bytes that attempt 1 has printed are not kept any more" in cli("logs", "tests").err
+
+
 def test_what_was_printed_last_before_the_worker_was_killed_is_named(cli, owner, root):
     """The store ends where its worker has read last; the file goes on."""
     api, tests = owner.tasks()["api"].id, owner.tasks()["tests"].id
@@ -253,5 +261,6 @@ def test_what_comes_is_shown_as_it_comes(start, owner, spoken):
 
 def test_an_earlier_attempt_is_named_though_numbers_were_left_out(capsys):
     """As `muster db restored` leaves out some."""
-    _explain_silence({"epoch": 59660652, "plan": "p", "key": "c"}, [1, 59660652])
+    attempts = [{"epoch": epoch, "logBytes": 0} for epoch in (1, 59660652)]
+    _explain_silence(None, {"plan": "p", "key": "c"}, attempts)
     assert "earlier ones: muster logs p/c#1\n" in capsys.readouterr().err

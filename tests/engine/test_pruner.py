@@ -9,13 +9,15 @@ from typing import Any
 import apsw
 import pytest
 from engine_rig import Rig, complete
+from test_time_limits import jump
 
 from muster.app.key import logged_heads
 from muster.config.project import Project
 from muster.engine.audit import Auditor
 from muster.engine.batch import drive
 from muster.engine.services import pruner
-from muster.engine.services.pruner import CATCH_UP_S, Pruner
+from muster.engine.services.pruner import CATCH_UP_S, HOLD_MS, Pruner
+from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
 from muster.hosts.attempt_folders import LocalFolders
 from muster.hosts.log_file import LogFile
@@ -108,6 +110,26 @@ def test_each_goes_when_its_time_is_over(site):
     report = site.verify()
     new = events - 2  # its worker was registered, and its coordinator took over, long before
     assert report.whole and report.pruned == events and report.sealed == site.count("events") == new
+
+
+def test_nothing_goes_while_the_clock_may_have_been_set_wrong(site):
+    site.work("old")
+    rig, kept = site.rig, [site.count(table) for table in TABLES]
+    scheduler = Scheduler(rig.clock, rig.reads, rig, term=site.sealer._term, interval_s=1.0)
+    drive(scheduler.run_once())
+
+    def left() -> list[int]:
+        site.prune()
+        site.archive()
+        return [site.count(table) for table in TABLES]
+
+    jump(rig, 31 * DAY_S)
+    assert left() == kept, "it is known before the jump is noted"
+    drive(scheduler.run_once())
+    rig.clock.advance(HOLD_MS / 1000 - 1)
+    assert left() == kept
+    rig.clock.advance(1)
+    assert left()[1:] == [0, 0, 0], "this is the time, then"
 
 
 def test_what_came_from_a_file_is_known_when_its_events_are_gone(site):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -52,6 +54,13 @@ def fill(rig: Rig) -> Path:
     return filler
 
 
+def ready(rig: Rig) -> str:
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(rig.root / ".muster" / "muster.sock"))
+        line.sendall(b"GET /health/ready HTTP/1.1\r\nHost: muster\r\n\r\n")
+        return line.recv(12).decode()
+
+
 def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     rig.add("p", [spec(f"t{i}") for i in range(2)])
     until(lambda: len(rig.running()) == 2 and len(rig.saved()) > 4, "both agents are at work")
@@ -61,6 +70,9 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     for argv in ("status", "task list"):
         done = run_muster(rig.root, *argv.split())
         assert done.returncode == 0 and words in done.stderr, done.stdout + done.stderr
+    assert ready(rig) == "HTTP/1.1 503"
+    health = run_muster(rig.root, "orchestrator", "status", "--json")
+    assert (health.returncode, json.loads(health.stdout)["problem"]) == (1, words)
     until(lambda: words in (rig.root / "up.log").read_text(), "its supervisor says so, too")
     saved = rig.saved()
     told: list[str] = ["t0", "t1"]
@@ -88,6 +100,7 @@ def test_nobody_is_reaped_because_the_disk_is_full(rig: Rig) -> None:
     assert {task["status"] for task in rig.running()} == {"RUNNING"}
 
     filler.unlink()
+    assert ready(rig) == "HTTP/1.1 200"
     until(rig.all_done, "what was begun is completed, by itself")
     events = through_restarts(lambda: rig.api.get("/api/v1/events", {"limit": 1000}))
     names = [event["event"] for event in events]

@@ -42,12 +42,13 @@ from muster.hosts.attempt_folders import LocalFolders, attempt_folder, kept_arti
 from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
+from muster.hosts.full_disk import full_disk
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
 from muster.model.commands import NewBoot, SetCrew
-from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault
+from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault, StoreFull
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
@@ -233,6 +234,11 @@ class Owner:
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
         return self.store.fault
+
+    def unwritable(self) -> MusterError | None:
+        """Why nothing can be written now: that, or a full disk, until there is space."""
+        full = full_disk(self._project.state_dir)
+        return self.halted() or (StoreFull(full) if full else None)
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         folder = attempt_folder(self._project.attempts_dir, task_id, epoch)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muster.engine.cycles import Cycles
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
-from muster.model.errors import Forbidden, StoreFault
+from muster.model.errors import Forbidden, MusterError, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.host import ProcessId
 from muster.web.backend import OwnerActions
@@ -43,6 +43,9 @@ class GuestOwner:
 
     def halted(self) -> StoreFault | None:
         return self._owner.halted()
+
+    def unwritable(self) -> MusterError | None:
+        return self._owner.unwritable()
 
     async def judge_hook(self, url: str) -> str:
         return await self._owner.judge_hook(url)

@@ -109,7 +109,7 @@ def _newest(context: Context, task_id: int, out: Out, *, follow: bool) -> None:
             wrote = _attempt(context, detail, epoch, out, follow=follow)
             shown = epoch
             if not follow and not wrote:
-                _explain_silence(task, [attempt["epoch"] for attempt in detail["attempts"]])
+                _explain_silence(context, task, detail["attempts"])
             if follow:
                 continue
         elif not follow:
@@ -122,10 +122,16 @@ def _newest(context: Context, task_id: int, out: Out, *, follow: bool) -> None:
         _await_news(context, task_id, detail["events"])
 
 
-def _explain_silence(task: Json, epochs: list[int]) -> None:
-    """`epochs` of its attempts, the newest one last: after `db restored` they are no numbers in a row."""
-    earlier = f"; earlier ones: muster logs {ref_of(task)}#{epochs[-2]}" if len(epochs) > 1 else ""
-    note(f"attempt {task['epoch']} has printed nothing{earlier}")
+def _explain_silence(context: Context, task: Json, attempts: list[Json]) -> None:
+    """The newest attempt last: after `db restored` their epochs are no numbers in a row."""
+    *before, newest = attempts
+    earlier = f"; earlier ones: muster logs {ref_of(task)}#{before[-1]['epoch']}" if before else ""
+    if not (size := newest["logBytes"]):
+        note(f"attempt {newest['epoch']} has printed nothing{earlier}")
+    elif not context.api.get(task_path(task["id"], "output"), {"epoch": newest["epoch"]})["chunks"]:
+        note(f"the {size} bytes that attempt {newest['epoch']} has printed are not kept any more{earlier}")
+    else:
+        note(f"attempt {newest['epoch']} has printed nothing there{earlier}")
 
 
 def _await_news(context: Context, task_id: int, events: list[Json]) -> None:

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from muster.engine.cycles import Cycles
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
-from muster.model.errors import StoreFault
+from muster.model.errors import MusterError, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.far_git import FarGit
@@ -62,6 +62,9 @@ class OwnerActions(Protocol):
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
+
+    def unwritable(self) -> MusterError | None:
+        """Why nothing can be written now: that, or a full disk, until there is space."""
 
     async def judge_hook(self, url: str) -> str:
         """Why nothing is sent to this address now, though that may change; empty where it is.

@@ -132,7 +132,7 @@ async def status(web: Backend, request: Request) -> Coordinator:
 @routes.get("/health/coordinator", answer={200: CoordinatorHealth, 503: CoordinatorHealth})
 async def health(web: Backend) -> Reply:
     """Whether the coordinator does its work: 503 where it does not."""
-    problem, halted = problem_of(web), web.owner.halted()
+    problem, fault = problem_of(web), web.owner.unwritable()
     cycles = web.owner.cycles.get(Reaper.name)
     looked_ms = cycles.ended_at_ms if cycles else None
     found = CoordinatorHealth(
@@ -143,7 +143,7 @@ async def health(web: Backend) -> Reply:
             last_cycle=None if looked_ms is None else moment_text(looked_ms),
             cycle_count=cycles.count if cycles else 0,
         ),
-        database="connected" if halted is None else halted.code,
+        database="connected" if fault is None else fault.code,
         valkey="unused",
         gateway="reachable" if await web.reads.living_workers() else "no worker",
     )
@@ -156,8 +156,8 @@ def problem_of(web: Backend) -> str:
         return "no crew is up"
     if web.closing.is_set():
         return "it is ending"
-    if (halted := web.owner.halted()) is not None:
-        return halted.message
+    if (fault := web.owner.unwritable()) is not None:
+        return fault.message
     cycles = web.owner.cycles.get(Reaper.name)
     looked_ms = cycles.ended_at_ms if cycles is not None else None
     late_s = time.time() - (looked_ms or web.owner.started_at_ms) / 1000

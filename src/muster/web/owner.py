@@ -81,8 +81,8 @@ async def ready(web: Backend) -> Reply:
     """It takes work: 503 while nothing can be written, or while it ends."""
     if web.closing.is_set():
         return json_reply(OwnerHealth("ending"), 503)
-    halted = web.owner.halted()
-    return json_reply(OwnerHealth("ok" if halted is None else halted.code), 200 if halted is None else 503)
+    fault = web.owner.unwritable()
+    return json_reply(OwnerHealth("ok" if fault is None else fault.code), 200 if fault is None else 503)
 
 
 @routes.get("/api/v1/owner")

@@ -35,6 +35,15 @@ def coordinator(
         reaper,
         Scheduler(clock, reads, engine, term=term, interval_s=reaper.interval_s, elapsed_ms=elapsed_ms),
         Sealer(clock, reads, engine, signer, term=term),
-        Pruner(clock, reads, engine, signer, folders=folders, retention=retention, term=term),
+        Pruner(
+            clock,
+            reads,
+            engine,
+            signer,
+            folders=folders,
+            retention=retention,
+            term=term,
+            elapsed_ms=elapsed_ms,
+        ),
         ticker,
     ]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Callable
 
+from muster.engine.clock_jumps import jumped_lately
 from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.agents import BEATS_KEPT_S
 from muster.model.answers import Pruned
@@ -15,6 +18,10 @@ from muster.ports.files import Folders
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
+log = logging.getLogger(__name__)
+
+HOLD_MS = 3_600_000
+"""Nothing is dropped for this long after the wall clock was set: a wrong one may be set right until then."""
 CATCH_UP_S = 0.5
 """Between pages while there is more to drop."""
 
@@ -36,15 +43,27 @@ class Pruner(LeaderService):
         folders: Folders,
         retention: Retention,
         term: int,
+        elapsed_ms: Callable[[], int] | None = None,
     ) -> None:
+        """`elapsed_ms` as the scheduler's."""
         super().__init__(clock, reads, engine, term)
+        self._elapsed_ms = elapsed_ms or (lambda: clock.now().mono_ms)
+        self._holds = False
         self._signer = signer
         self._folders = folders
         self._retention = retention
         self._archived_to = 0
 
     async def run_once(self) -> None:
-        wall_ms = self.clock.now().wall_ms
+        await asyncio.to_thread(self._folders.turn_log)
+        now = self.clock.now()
+        held, self._holds = self._holds, await jumped_lately(self._reads, now, self._elapsed_ms(), HOLD_MS)
+        if not self._holds:
+            await self._prune(now.wall_ms)
+        elif not held:
+            log.warning("the wall clock was set: nothing old is dropped within an hour")
+
+    async def _prune(self, wall_ms: int) -> None:
         logs_before_ms = wall_ms - int(self._retention.logs_s * 1000)
         command = Prune(
             term=self._term,
@@ -65,7 +84,6 @@ class Pruner(LeaderService):
         ]
         folders = await self._prune_folders(logs_before_ms)
         archived = await self._archive(wall_ms - int(self._retention.tasks_s * 1000))
-        await asyncio.to_thread(self._folders.turn_log)
         self.behind = any(more) or max(gone, folders, archived) == PAGE_ROWS
 
     async def _archive(self, before_ms: int) -> int:

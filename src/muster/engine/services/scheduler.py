@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from muster.engine.clock_jumps import noted_offset
+from muster.engine.clock_jumps import JUMP_MS, noted_offset
 from muster.engine.pools import POOLS
 from muster.engine.service import PAGE_ROWS, LeaderService
 from muster.model.commands import Command, DropPin, Expire, OpenPool, Overdue, Promote, SetClock
@@ -21,8 +21,6 @@ from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
-JUMP_MS = 5_000
-"""The wall clock has jumped when it moved this much more or less than time has passed since the last tick."""
 HOLD_MS = 60_000
 """Nothing expires for this long after a jump: the clock may be set right again."""
 
