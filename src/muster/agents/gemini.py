@@ -62,16 +62,7 @@ class GeminiAgent(StreamingAgent, frozen=True):
         return super().offering(server, env)
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
-        assert session_key is not None
-        argv = [
-            "--output-format",
-            "stream-json",
-            "--approval-mode",
-            self.mode,
-            *self.model,
-            *self.config.args,
-        ]
-        return [*argv, "--resume" if resumes else "--session-id", session_key]
+        return arguments_of(self, session_key, resumes=resumes)
 
     def knows(self, session_key: str, env: Mapping[str, str]) -> bool:
         home = Path(env.get(self.config_env) or env["HOME"]) / ".gemini"
@@ -79,6 +70,13 @@ class GeminiAgent(StreamingAgent, frozen=True):
 
     def stream(self, job: Job, launch: Launch) -> GeminiStream:  # noqa: ARG002
         return GeminiStream(None, launch.limits)  # it counts each run by itself
+
+
+def arguments_of(agent: StreamingAgent, session_key: str | None, *, resumes: bool) -> list[str]:
+    """Also of its forks."""
+    assert session_key is not None
+    argv = ["--output-format", "stream-json", "--approval-mode", agent.mode, *agent.model, *agent.config.args]
+    return [*argv, "--resume" if resumes else "--session-id", session_key]
 
 
 def _is_roots(folder: Path) -> bool:

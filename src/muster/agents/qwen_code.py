@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from muster.agents.claude_code import entries
-from muster.agents.gemini import OTHER_EXITS
+from muster.agents.gemini import OTHER_EXITS, arguments_of
 from muster.agents.inputs import exit_failure, with_result
 from muster.agents.jsonlines import count_of, dict_of, list_of, text_of
 from muster.agents.permissions import denials
@@ -54,16 +54,7 @@ class QwenCodeAgent(StreamingAgent, frozen=True):
     trusting: ClassVar[Mapping[str, object]] = {"trust": True, "alwaysLoadTools": True}
 
     def arguments(self, session_key: str | None, *, resumes: bool) -> list[str]:
-        assert session_key is not None
-        argv = [
-            "--output-format",
-            "stream-json",
-            "--approval-mode",
-            self.mode,
-            *self.model,
-            *self.config.args,
-        ]
-        return [*argv, "--resume" if resumes else "--session-id", session_key]
+        return arguments_of(self, session_key, resumes=resumes)
 
     def instructed(self, text: str) -> list[str]:
         return [f"--append-system-prompt={text}"]

@@ -10,7 +10,7 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -42,6 +42,10 @@ class Rest(NamedTuple):
     seconds: float
 
 
+class _Found(NamedTuple, Generic[T]):
+    value: T
+
+
 Asking = Generator[ClientRequest | Rest, Any, T]
 Send = Callable[[ClientRequest], tuple[int, bytes]]
 SendAsync = Callable[[ClientRequest], Awaitable[tuple[int, bytes]]]
@@ -49,42 +53,42 @@ SendAsync = Callable[[ClientRequest], Awaitable[tuple[int, bytes]]]
 
 def run(asking: Asking[T], send: Send) -> T:
     """Raises what the owner has raised."""
-    answer: bytes | None = None
-    error: MusterError | None = None
-    while True:
-        try:
-            wanted = asking.send(answer) if error is None else asking.throw(error)
-        except StopIteration as stop:
-            found: T = stop.value
-            return found
-        answer, error = None, None
+    answer: bytes | MusterError | None = None
+    while not isinstance(wanted := _resumed(asking, answer), _Found):
+        answer = None
         if isinstance(wanted, Rest):
             time.sleep(wanted.seconds)
             continue
         try:
             answer = answered(*send(wanted))
         except MusterError as refused:
-            error = refused
+            answer = refused
+    found: T = wanted.value
+    return found
 
 
 async def run_async(asking: Asking[T], send: SendAsync) -> T:
     """As `run`."""
-    answer: bytes | None = None
-    error: MusterError | None = None
-    while True:
-        try:
-            wanted = asking.send(answer) if error is None else asking.throw(error)
-        except StopIteration as stop:
-            found: T = stop.value
-            return found
-        answer, error = None, None
+    answer: bytes | MusterError | None = None
+    while not isinstance(wanted := _resumed(asking, answer), _Found):
+        answer = None
         if isinstance(wanted, Rest):
             await asyncio.sleep(wanted.seconds)
             continue
         try:
             answer = answered(*await send(wanted))
         except MusterError as refused:
-            error = refused
+            answer = refused
+    found: T = wanted.value
+    return found
+
+
+def _resumed(asking: Asking[T], answer: bytes | MusterError | None) -> ClientRequest | Rest | _Found[T]:
+    """What it needs next, or what it has found."""
+    try:
+        return asking.throw(answer) if isinstance(answer, MusterError) else asking.send(answer)
+    except StopIteration as stop:
+        return _Found(stop.value)
 
 
 def answered(status: int, data: bytes) -> bytes:
