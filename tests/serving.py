@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from muster.engine.cycles import Cycles
 from muster.engine.moved_boxes import OtherFiles
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
-from muster.hosts.attempt_folders import attempt_folder, kept_artifact
+from muster.hosts.attempt_folders import attempt_folder, kept_artifact, kept_bytes, take_artifact
 from muster.hosts.local_host import LocalHost
 from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
@@ -74,6 +76,14 @@ class ServedOwner:
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         return kept_artifact(attempt_folder(self._path.parent / "attempts", task_id, epoch), name)
+
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:
+        return kept_bytes(attempt_folder(self._path.parent / "attempts", task_id, epoch), name)
+
+    async def take_artifact(
+        self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
+    ) -> ArtifactReceived:
+        return take_artifact(attempt_folder(self._path.parent / "attempts", task_id, epoch), part, black)
 
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         return await Auditor(self._store.reads, SIGNER, list, workspace_id).verify()

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from test_run import folder
 
-from muster.hosts.attempt_folders import ARTIFACT_BYTES_MAX, keep_artifact, kept_artifact
+from muster.hosts.attempt_folders import attempt_folder, kept_artifact, take_artifact
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
+from muster.model.errors import BadInput, TooLarge
+from muster.model.numbers import ARTIFACT_BYTES_MAX, ARTIFACT_PART_BYTES, ATTEMPT_ARTIFACTS_BYTES_MAX
 from muster_command import run_muster as muster
 
 __all__ = ["folder"]
@@ -25,6 +31,10 @@ PLAN = """\
 - [ ] Two {#b after=a}
   true
 """
+
+
+def same(data: bytes) -> bytes:
+    return data
 
 
 def test_what_an_attempt_has_made_is_listed_and_read(folder: Path) -> None:
@@ -49,18 +59,51 @@ def test_what_an_attempt_has_made_is_listed_and_read(folder: Path) -> None:
     assert "it has made nothing yet" in muster(folder, "artifact", "list", "plan/b").stdout
 
 
-def test_only_ordinary_files_of_a_bounded_size_are_kept(tmp_path: Path) -> None:
-    secret, link, pipe, large = (tmp_path / name for name in ("secret", "link", "pipe", "large"))
+def test_only_ordinary_files_of_a_bounded_size_are_kept(cli: Any, owner: Any, root: Path) -> None:
+    env = owner.inside()
+    secret, link, pipe, large = (root / name for name in ("secret", "link", "pipe", "large"))
     secret.write_text("s")
     link.symlink_to(secret)
     os.mkfifo(pipe)
     with large.open("wb") as file:
         file.truncate(ARTIFACT_BYTES_MAX + 1)
-    for path in (link, pipe, large, tmp_path, tmp_path / "none"):
-        assert not keep_artifact(tmp_path, "n", path)
-    assert kept_artifact(tmp_path, "n") is None
-    assert keep_artifact(tmp_path, "../../n", secret)
-    assert kept_artifact(tmp_path, "../../n") == b"s"
-    assert [path.parent.name for path in tmp_path.rglob("*") if path.is_file() and len(path.name) == 64] == [
-        "artifacts"
-    ]
+    for path in (link, pipe, large, root, root / "none"):
+        said = cli("report", "artifact", path.name, str(path), env=env)
+        assert said.code == 0 and f"only the name of {path} is kept" in said.err
+        assert cli("artifact", "get", "billing/api", path.name).code == 3
+    assert cli("report", "artifact", "../../n", "secret", env=env).code == 0
+    assert cli("artifact", "get", "billing/api", "../../n").out == "s"
+    found = [path.parent.name for path in root.rglob("*") if path.is_file() and len(path.name) == 64]
+    assert found == ["artifacts"]
+
+
+def test_a_large_file_comes_in_parts_and_is_whole_before_it_is_named(
+    cli: Any, owner: Any, root: Path
+) -> None:
+    data = os.urandom(3 * ARTIFACT_PART_BYTES + 7)
+    (root / "large").write_bytes(data)
+    env, task_id = owner.inside(), owner.tasks()["api"].id
+    whole = hashlib.sha256(data).hexdigest()
+    first = ArtifactPart(name="out", sha256=whole, size=len(data), offset=0, data=data[:100])
+    folder = attempt_folder(root / ".muster" / "attempts", task_id, 1)
+    assert take_artifact(folder, first, same) == ArtifactReceived(received=100, whole=False)
+    assert take_artifact(folder, first, same).received == 100, "its answer was lost"
+    assert kept_artifact(folder, "out") is None, "half of it is nothing"
+    assert cli("report", "artifact", "out", "large", env=env).code == 0, "goes on where it was"
+    assert cli("artifact", "get", "billing/api", "out").raw == data
+    (root / "large").write_bytes(b"")
+    assert cli("report", "artifact", "empty", "large", env=env).code == 0
+    rows = json.loads(cli("artifact", "list", "billing/api", "--json").out)
+    assert {row["name"]: row["bytes"] for row in rows} == {"out": len(data), "empty": 0}
+    assert not [*(folder / "artifacts").glob("*.part")]
+
+
+def test_what_is_not_what_was_announced_or_too_much_is_not_kept(tmp_path: Path) -> None:
+    wrong = ArtifactPart(name="n", sha256="0" * 64, size=1, offset=0, data=b"x")
+    with pytest.raises(BadInput, match="not the one that was announced"):
+        take_artifact(tmp_path, wrong, same)
+    assert [*(tmp_path / "artifacts").iterdir()] == []
+    with (tmp_path / "artifacts" / "others").open("wb") as file:
+        file.truncate(ATTEMPT_ARTIFACTS_BYTES_MAX)
+    with pytest.raises(TooLarge, match="of at most 128"):
+        take_artifact(tmp_path, wrong, same)

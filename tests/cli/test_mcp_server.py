@@ -14,6 +14,7 @@ import pytest
 
 from muster.agents.reports import SERVER, identity, mcp_server
 from muster.engine.batch import drive
+from muster.hosts.attempt_folders import attempt_folder, kept_artifact
 from muster.mcp import server as mcp
 from muster.model import commands as c
 from muster.ports.agent import AttemptFolder
@@ -156,6 +157,10 @@ def test_what_is_reported_arrives(owner, pipe):
     assert pipe.call("artifact", name="page", location="dist/x.html")[0] is False
     found = drive(owner.store.reads.artifacts(api.id))
     assert [(artifact.name, artifact.location) for artifact in found] == [("page", "dist/x.html")]
+    (owner.root / "made.txt").write_text("what it has made")
+    assert pipe.call("artifact", name="made", location=str(owner.root / "made.txt")) == (False, "Noted.")
+    folder = attempt_folder(owner.root / ".muster" / "attempts", api.id, 1)
+    assert kept_artifact(folder, "made") == b"what it has made"
     failed, said = pipe.call("progress", step="s" * 600, percent=None, minutes_left=None)
     assert (failed, said) == (False, "Told. the step was cut to 500 characters")
     assert pipe.call("done", result='{"rows": 120}')[0] is False

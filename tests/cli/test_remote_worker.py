@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -126,6 +127,23 @@ def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
     assert all(f"folder of workers for {served.url}" in done.stderr for done in refused), refused
     with working(elsewhere, served, served.worker):
         until(served.far, "its workers start there all the same")
+
+
+def test_what_was_made_elsewhere_is_read_here_with_that_host_gone(
+    served: Served, elsewhere: Path, tmp_path: Path
+) -> None:
+    made = (
+        "head -c 1300000 /dev/urandom > made.bin && muster report artifact made made.bin && cp made.bin $KEEP"
+    )
+    kept = tmp_path / "kept"
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        script = made.replace("$KEEP", str(kept))
+        served.said("task", "add", "t", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", script)
+        until(lambda: served.status("p/t") == "COMPLETED", "it is done")
+    shutil.rmtree(elsewhere)
+    muster(served.folder, "artifact", "get", "p/t", "made", "-o", str(tmp_path / "got"))
+    assert (tmp_path / "got").read_bytes() == kept.read_bytes()
 
 
 def test_without_the_right_to_serve_no_worker_goes_on_and_the_cause_is_told(

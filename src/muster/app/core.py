@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
-from muster.app.parts import local_trees, make_state_dir, repository_of
+from muster.app.parts import NO_SPACE, local_trees, make_state_dir, repository_of
 from muster.app.plan_reader import PlanReader
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
@@ -38,7 +38,13 @@ from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.webhook_sender import WebhookSender
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
-from muster.hosts.attempt_folders import LocalFolders, attempt_folder, kept_artifact
+from muster.hosts.attempt_folders import (
+    LocalFolders,
+    attempt_folder,
+    kept_artifact,
+    kept_bytes,
+    take_artifact,
+)
 from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
@@ -47,8 +53,17 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import NewBoot, SetCrew
-from muster.model.errors import BadPlan, MusterError, NotFound, ProjectCopied, StoreFault, StoreFull
+from muster.model.errors import (
+    BadPlan,
+    MusterError,
+    NotFound,
+    ProjectCopied,
+    StoreFault,
+    StoreFull,
+    Unavailable,
+)
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
@@ -243,6 +258,21 @@ class Owner:
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         folder = attempt_folder(self._project.attempts_dir, task_id, epoch)
         return await asyncio.to_thread(kept_artifact, folder, name)
+
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:
+        return kept_bytes(attempt_folder(self._project.attempts_dir, task_id, epoch), name)
+
+    async def take_artifact(
+        self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
+    ) -> ArtifactReceived:
+        folder = attempt_folder(self._project.attempts_dir, task_id, epoch)
+        try:
+            return await asyncio.to_thread(take_artifact, folder, part, black)
+        except OSError as error:
+            fault = StoreFull if error.errno in NO_SPACE else Unavailable
+            raise fault(
+                f"{part.name} cannot be kept at the server: {error}; nothing was noted", ""
+            ) from error
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         """Everybody else is answered meanwhile.  Raises StoreFault: a backup is to be whole."""

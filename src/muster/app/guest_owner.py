@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from muster.engine.cycles import Cycles
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import Forbidden, MusterError, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.host import ProcessId
@@ -55,6 +56,14 @@ class GuestOwner:
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         return await self._owner.artifact(task_id, epoch, name)
+
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:
+        return await self._owner.artifact_bytes(task_id, epoch, name)
+
+    async def take_artifact(
+        self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
+    ) -> ArtifactReceived:
+        return await self._owner.take_artifact(task_id, epoch, part, black)
 
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         return await self._owner.verify_audit(workspace_id)

@@ -125,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
         print_error(error, as_json=args.json, word="warning")
         return error.exit_code
     with _connection(attempt) as connection:
+        if args.verb == "artifact":
+            reports.send_file(attempt, connection, content, folder=_workdir(), away_s=args.timeout, say=note)
         answer = attempt.send(connection, args.verb, content, args.timeout, note)
     if args.json:
         print_json(answer)
@@ -179,15 +181,11 @@ def _before(end: str, data: bytes) -> bytes:
 
 
 def _artifact(args: argparse.Namespace) -> dict[str, Any]:
-    folder = os.environ.get("MUSTER_WORKDIR") or os.getcwd()
-    told = reports.artifact(args.name, args.location, folder, note)
-    if (result := os.environ.get("MUSTER_RESULT")) and "://" not in args.location:
-        from pathlib import Path
+    return reports.artifact(args.name, args.location, _workdir(), note)
 
-        from muster.hosts.attempt_folders import keep_artifact
 
-        keep_artifact(Path(result).parent, told["name"], Path(folder) / args.location)
-    return told
+def _workdir() -> str:
+    return os.environ.get("MUSTER_WORKDIR") or os.getcwd()
 
 
 def result_of(args: argparse.Namespace) -> dict[str, Any]:

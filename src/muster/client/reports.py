@@ -12,6 +12,7 @@ import time
 
 from muster.client.api import Api, patiently
 from muster.model.errors import BadInput, NotAllowed, Unavailable
+from muster.model.numbers import ARTIFACT_BYTES_MAX, ARTIFACT_PART_BYTES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -133,6 +134,49 @@ def artifact(name: str, location: str, folder: str, say: Say) -> dict[str, Any]:
             )
     _refuse_escape(location, folder)
     return {what: text_of(what, text, limit, say) for what, (text, limit) in given.items()}
+
+
+def send_file(
+    attempt: ReportingAttempt,
+    connection: Transport,
+    told: Mapping[str, Any],
+    *,
+    folder: str,
+    away_s: float,
+    say: Say,
+) -> None:
+    """What the named file holds now goes to the owner before the name does: whoever reads it later needs no host.
+
+    Of what is no ordinary file, or too long a one, only the name is kept, which `say` tells.
+    """
+    location: str = told["location"]
+    if "://" in location:
+        return
+    from pathlib import Path
+
+    from muster.hosts.plain_files import read_plain
+
+    try:
+        data = read_plain(Path(folder, location), ARTIFACT_BYTES_MAX + 1)
+    except (OSError, ValueError) as error:
+        say(f"only the name of {location} is kept: {getattr(error, 'strerror', None) or error}")
+        return
+    if len(data) > ARTIFACT_BYTES_MAX:
+        say(f"only the name of {location} is kept: it has more than {ARTIFACT_BYTES_MAX >> 20} MB")
+        return
+    import hashlib
+
+    whole = {"name": told["name"], "sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+    offset = 0
+    for _ in range(4 + 2 * (len(data) // ARTIFACT_PART_BYTES)):  # it may have to begin anew
+        part = base64.b64encode(data[offset : offset + ARTIFACT_PART_BYTES]).decode()
+        answer = attempt.send(
+            connection, "artifact/content", {**whole, "offset": offset, "data": part}, away_s, say
+        )
+        if answer["whole"]:
+            return
+        offset = answer["received"]
+    raise Unavailable(f"{location} did not come to the owner whole; nothing was noted", "try again")
 
 
 def _refuse_escape(location: str, folder: str) -> None:

@@ -3,36 +3,85 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from muster.hosts.log_file import LogFile
-from muster.hosts.plain_files import read_plain, replace_plain
+from muster.hosts.plain_files import read_plain, sync_folder
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
+from muster.model.errors import BadInput, TooLarge
+from muster.model.numbers import ARTIFACT_BYTES_MAX, ATTEMPT_ARTIFACTS_BYTES_MAX
 
 ARTIFACTS = "artifacts"
-ARTIFACT_BYTES_MAX = 16 << 20
+_DRAFT = ".part"
 
 
 def attempt_folder(root: Path, task_id: int, epoch: int) -> Path:
     return root / str(task_id) / str(epoch)
 
 
-def keep_artifact(folder: Path, name: str, source: Path) -> bool:
-    """A copy of an ordinary file as it is now, beside the attempt's output; False for none, or a long one."""
+def take_artifact(folder: Path, part: ArtifactPart, black: Callable[[bytes], bytes]) -> ArtifactReceived:
+    """Keeps a file, part by part, beside the attempt's output: in the place of an older one once it is whole.
+
+    What is kept is `black` of it, as long as it was.
+
+    Raises BadInput where it is not what was announced, or more than one attempt may have kept, and OSError.
+    """
+    path = _artifact_path(folder, part.name)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}-{part.sha256}{_DRAFT}")
+    if _is_there(path, part):  # an earlier answer was lost
+        draft.unlink(missing_ok=True)
+        return ArtifactReceived(received=part.size, whole=True)
+    _refuse_too_many(path, draft, part)
+    fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "r+b") as file:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        there = file.seek(0, os.SEEK_END)
+        if part.offset == there:
+            file.write(part.data[: part.size - there])
+            file.flush()
+            there = file.tell()
+        if there < part.size:
+            return ArtifactReceived(received=there, whole=False)
+        file.seek(0)
+        data = file.read()
+        if hashlib.sha256(data).hexdigest() != part.sha256:
+            draft.unlink(missing_ok=True)
+            raise BadInput("the file is not the one that was announced; nothing was kept", "send it again")
+        if (clean := black(data)) != data:
+            file.seek(0)
+            file.write(clean)
+            file.flush()
+        os.fsync(fd)
+        draft.replace(path)
+    sync_folder(path.parent)
+    return ArtifactReceived(received=part.size, whole=True)
+
+
+def _is_there(path: Path, part: ArtifactPart) -> bool:
     try:
-        data = read_plain(source, ARTIFACT_BYTES_MAX + 1)
+        data = read_plain(path, ARTIFACT_BYTES_MAX) if path.stat().st_size == part.size else b""
     except OSError:
         return False
-    if len(data) > ARTIFACT_BYTES_MAX:
-        return False
-    path = _artifact_path(folder, name)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
-    replace_plain(path, data)
-    return True
+    return hashlib.sha256(data).hexdigest() == part.sha256
+
+
+def _refuse_too_many(path: Path, draft: Path, part: ArtifactPart) -> None:
+    """Raises TooLarge."""
+    kept = sum(one.stat().st_size for one in path.parent.iterdir() if one not in {path, draft})
+    if kept + part.size > ATTEMPT_ARTIFACTS_BYTES_MAX:
+        raise TooLarge(
+            f"{kept >> 20} MB of what its attempt has made are kept already, of at most "
+            f"{ATTEMPT_ARTIFACTS_BYTES_MAX >> 20}; this was not",
+            "name what matters, or put many files into one that is smaller",
+        )
 
 
 def kept_artifact(folder: Path, name: str) -> bytes | None:
@@ -40,6 +89,15 @@ def kept_artifact(folder: Path, name: str) -> bytes | None:
         return read_plain(_artifact_path(folder, name), ARTIFACT_BYTES_MAX)
     except OSError:
         return None
+
+
+def kept_bytes(folder: Path, name: str) -> int | None:
+    """How long that is."""
+    try:
+        found = _artifact_path(folder, name).stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_size if stat.S_ISREG(found.st_mode) else None
 
 
 def _artifact_path(folder: Path, name: str) -> Path:

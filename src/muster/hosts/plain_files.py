@@ -62,11 +62,16 @@ def replace_plain(path: Path, data: bytes, *, lasting: bool = False) -> None:
         draft.unlink(missing_ok=True)  # a part of what may be secret
         raise
     if lasting:
-        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """The names in it outlast a power cut."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def cut_plain(path: Path, size: int) -> None:

@@ -111,8 +111,11 @@ def _fail(given: Given, _env: Mapping[str, str], say: reports.Say) -> dict[str, 
 
 
 def _artifact(given: Given, env: Mapping[str, str], say: reports.Say) -> dict[str, Any]:
-    folder = env.get("MUSTER_WORKDIR", ".")
-    return reports.artifact(_text(given["name"]), _text(given["location"]), folder, say)
+    return reports.artifact(_text(given["name"]), _text(given["location"]), _folder(env), say)
+
+
+def _folder(env: Mapping[str, str]) -> str:
+    return env.get("MUSTER_WORKDIR", ".")
 
 
 TOOLS: Mapping[str, ReportTool] = {
@@ -139,7 +142,7 @@ TOOLS: Mapping[str, ReportTool] = {
         question=_input("string", "with all that it takes to answer it"),
     ),
     "artifact": ReportTool(
-        "Name something that the task has made.",
+        "Name something that the task has made. A file is kept as it is now.",
         "Noted.",
         _artifact,
         ("name", "location"),
@@ -243,6 +246,10 @@ class McpServer:
         body = tool.body(given, env, said.append)
         # Opened anew each time: between two reports may lie hours, and the owner keeps each connection.
         with closing(Connection(attempt.owner)) as connection:
+            if name == "artifact":
+                reports.send_file(
+                    attempt, connection, body, folder=_folder(env), away_s=AWAY_S, say=said.append
+                )
             attempt.send(connection, name, body, AWAY_S)
 
     def _environment(self) -> dict[str, str]:

@@ -49,3 +49,11 @@ def whole(text: str, least: int = 0, most: int = NUMBER_MAX) -> int:
 def is_number(text: str) -> bool:
     """Whether it may be the number of a task."""
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX
+
+
+ARTIFACT_BYTES_MAX = 16 << 20
+"""Of a file that an attempt has made and named: a longer one is not kept."""
+ARTIFACT_PART_BYTES = 512 << 10
+"""It comes in parts of this size."""
+ATTEMPT_ARTIFACTS_BYTES_MAX = 128 << 20
+"""Of all that one attempt may have kept."""

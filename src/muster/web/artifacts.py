@@ -36,8 +36,7 @@ async def artifacts(web: Backend, task_id: int) -> Sequence[ArtifactView]:
         raise NotFound(f"there is no task {task_id}", "muster task list")
     found = []
     for one in await web.reads.artifacts(task_id):
-        data = await web.owner.artifact(task_id, one.epoch, one.name)
-        size = None if data is None else len(data)
+        size = await web.owner.artifact_bytes(task_id, one.epoch, one.name)
         found.append(ArtifactView(one.epoch, one.name, one.location, one.created_at_ms, size))
     return found
 
@@ -53,7 +52,7 @@ async def content(web: Backend, task_id: int, epoch: int, name: str) -> Reply:
                     black = (await blackout_of(web)).data
                     return Reply(200, await asyncio.to_thread(black, data), "application/octet-stream")
                 raise NotFound(
-                    f"nothing is kept here of {name}: it was no file of at most 16 MB, was made on another host, "
-                    f"or its time is over; it is at {one.location}"
+                    f"nothing is kept here of {name}: it was no file of at most 16 MB where it was named, or its "
+                    f"time is over; it is at {one.location}"
                 )
     raise NotFound(f"attempt {epoch} of task {task_id} has no artifact {name!r}", "muster artifact list REF")

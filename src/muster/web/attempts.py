@@ -6,9 +6,11 @@ import contextlib
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import Answer, Moved
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import BadInput, CallerError, IllegalMove, NotAllowed, StaleEpoch
 from muster.model.states import ErrorKind
 from muster.model.task import Attempt
@@ -80,6 +82,14 @@ _report("progress", c.Progress, "percent", "step", "estimated_completion_at_ms")
 _report("checkpoint", c.SaveCheckpoint, "data", "taken_us", "taken_on")
 _report("artifact", c.AddArtifact, "name", "location")
 _report("ask", c.Ask, "question")
+
+
+@routes.post(f"{_ATTEMPT}/artifact/content")
+async def artifact_content(web: Backend, who: Attempt, body: ArtifactPart) -> ArtifactReceived:
+    """A part of a file that is named next, by `artifact`; the last one is answered once all of it is kept."""
+    black = await blackout_of(web)
+    part = replace(body, name=black.of(body.name))
+    return await web.owner.take_artifact(who.task_id, who.epoch, part, black.data)
 
 
 @routes.post(f"{_ATTEMPT}/done", answer=Moved)

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from muster.engine.cycles import Cycles
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
@@ -80,6 +81,14 @@ class OwnerActions(Protocol):
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         """What is kept on this host of what an attempt has made; None: nothing."""
+
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:
+        """How long that is."""
+
+    async def take_artifact(
+        self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
+    ) -> ArtifactReceived:
+        """What is kept is `black` of it.  Raises BadInput where it is not what was announced, and Unavailable."""
 
     async def verify_audit(self, workspace_id: int) -> AuditReport: ...
 
