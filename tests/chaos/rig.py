@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+from backends import BACKENDS
+
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -45,9 +47,10 @@ OPEN = ("PENDING", "ASSIGNED", "RUNNING", "PAUSED", "ABORTED")
 
 
 class Rig:
-    def __init__(self, root: Path, *, pieces: int = 4, piece_s: float = 0.1) -> None:
+    def __init__(self, root: Path, *, pieces: int = 4, piece_s: float = 0.1, backend: str = "sqlite") -> None:
         self.root = root
         self.project = Project(root)
+        self.backend = BACKENDS[backend](root)
         self.ledger_file = root / "ledger.jsonl"
         self.ledger_file.touch()
         self.failpoint = root / "failpoint"
@@ -70,7 +73,7 @@ class Rig:
         argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root)]
         with (self.root / "up.log").open("ab") as log_file:
             self._supervisor = subprocess.Popen(
-                [*argv, "up", "--workers", str(workers)],
+                [*argv, "up", "--workers", str(workers), *self.backend.options],
                 stdout=log_file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -93,6 +96,7 @@ class Rig:
                     "up",
                     "--workers",
                     str(workers),
+                    *self.backend.options,
                 ],
                 stdout=log_file,
                 stderr=subprocess.STDOUT,

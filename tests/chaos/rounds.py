@@ -63,10 +63,17 @@ def chosen(seed: int, rounds: int) -> list[str]:
     return order
 
 
-def run(root: Path, rounds: int, seed: int, *, say: Callable[[str], None] = lambda _: None) -> Report:
+def run(
+    root: Path,
+    rounds: int,
+    seed: int,
+    *,
+    backend: str = "sqlite",
+    say: Callable[[str], None] = lambda _: None,
+) -> Report:
     began_s = time.monotonic()
     chance = random.Random(seed + 1)
-    rig = Rig(root, pieces=PIECES, piece_s=PIECE_S)
+    rig = Rig(root, pieces=PIECES, piece_s=PIECE_S, backend=backend)
     faults: list[Fault] = []
     stuck: list[str] = []
     client: Client | None = None
@@ -101,6 +108,7 @@ def run(root: Path, rounds: int, seed: int, *, say: Callable[[str], None] = lamb
             violations=client.problems if client else [],
         ),
     ]
+    rig.backend.end()
     return Report(
         seed=seed,
         rounds=rounds,

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from backends import BACKENDS
 from figures import as_json, table
 from rounds import Report, run
 
@@ -18,6 +19,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="./run chaos", description="Kills a crew in every way, N times.")
     parser.add_argument("--rounds", type=int, default=40, metavar="N", help="faults (default: 40)")
     parser.add_argument("--seed", type=int, metavar="K", help="which faults in which order (default: random)")
+    parser.add_argument("--backend", choices=list(BACKENDS), default="sqlite", help="default: sqlite")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     parser.add_argument("--keep", action="store_true", help="keep the folder also where all is well")
     args = parser.parse_args()
@@ -26,7 +28,7 @@ def main() -> int:
     seed = args.seed if args.seed is not None else random.SystemRandom().randrange(1_000_000)
     root = Path(tempfile.mkdtemp(prefix="muster-chaos-"))
     print(f"seed {seed}, {args.rounds} rounds, in {root}", flush=True)
-    report = run(root, args.rounds, seed, say=lambda line: print(line, flush=True))
+    report = run(root, args.rounds, seed, backend=args.backend, say=lambda line: print(line, flush=True))
     print(f"\n{table(report.figures)}\n")
     print(f"{args.rounds} rounds in {report.took_s:.0f} s")
     if args.json is not None:
@@ -34,10 +36,10 @@ def main() -> int:
             report.figures, report.findings, seed=seed, rounds=args.rounds, took_s=report.took_s
         )
         args.json.write_text(json.dumps(content, indent=1))
-    return _end(report, root, keep=args.keep)
+    return _end(report, root, args.backend, keep=args.keep)
 
 
-def _end(report: Report, root: Path, *, keep: bool) -> int:
+def _end(report: Report, root: Path, backend: str, *, keep: bool) -> int:
     for finding in report.findings:
         print(
             f"{'ok  ' if finding.holds else 'FAIL'} {finding.promise:<13} {finding.says} ({finding.looked_at})"
@@ -51,7 +53,8 @@ def _end(report: Report, root: Path, *, keep: bool) -> int:
     operations = [vars(operation) for operation in report.operations]
     (root / "operations.json").write_text(json.dumps(operations, indent=1))
     print(
-        f"\nagain: ./run chaos --rounds {report.rounds} --seed {report.seed}   (the moments differ each time)"
+        f"\nagain: ./run chaos --rounds {report.rounds} --seed {report.seed} --backend {backend}"
+        "   (the moments differ each time)"
     )
     print(f"kept:  {root}: .muster/muster.log, .muster/state.db, up.log, ledger.jsonl, operations.json")
     return 1

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
-import apsw
+from backends import Backend
 from client import Operation
 from rig import Rig
 
 from muster.model.events import Event
 from muster.model.states import TaskStatus
-from muster.stores.sqlite.history import read_history
 from muster.testing.promises import CLOCK_SLACK_MS, Deed, Finding, History, all_completed, check
 
 Line = Mapping[str, Any]
 
 
 def history_of(rig: Rig) -> History:
-    rows = read_history(rig.project.store)
+    rows = rig.backend.history()
     deeds = [
         Deed(task_id=d["task"], epoch=d["epoch"], what=str(d["piece"]), at_ms=int(d["at"] * 1000))
         for d in rig.ledger()
@@ -61,7 +59,7 @@ def findings_of(
         nothing_again(deeds, rig.saved()),
         whole(history, pieces),
         told(history, operations),
-        sound(rig.project.store),
+        sound(rig.backend),
         Finding(
             promise="gone",
             says="no process is left",
@@ -161,13 +159,5 @@ def _allowed(op: Operation, was_cancelled: bool) -> list[Counter[str]]:
     return [once, nothing] if op.kind == "cancel" and was_cancelled else [once]
 
 
-def sound(store: Path) -> Finding:
-    found = Finding(promise="S17", says="the database is sound", looked_at=1)
-    connection = apsw.Connection(str(store), flags=apsw.SQLITE_OPEN_READWRITE)
-    try:
-        said = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-    finally:
-        connection.close()
-    if said != ["ok"]:
-        found.violations.extend(said)
-    return found
+def sound(backend: Backend) -> Finding:
+    return Finding(promise="S17", says="the database is sound", looked_at=1, violations=backend.damage())

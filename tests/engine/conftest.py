@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from engine_rig import Rig, audited
-from shared_store import SharedStore
 
 from muster.stores.sqlite.store import SqliteStore
+from shared_store import SharedStore
 
 SHARED_TOO = {
     "test_agent_moves",

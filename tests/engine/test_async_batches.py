@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import pytest
 from engine_rig import TOKEN, W1, FakeClock, FixedChance, complete, enqueue
-from shared_store import SharedStore
 
 from muster.engine.async_batch import CONNECTIONS, TRIES_MAX, WAIT_S_MAX, AsyncBatcher
 from muster.engine.batch import BATCH_COMMANDS_MAX
@@ -25,6 +24,7 @@ from muster.model.views import TaskFilter
 from muster.ports.engine import Asked
 from muster.ports.store import Transaction
 from muster.stores.sqlite.store import MEMORY, SqliteStore
+from shared_store import SharedStore
 
 T = TypeVar("T")
 

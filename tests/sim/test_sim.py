@@ -11,9 +11,10 @@ import shlex
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from simulator.__main__ import found, main
@@ -26,6 +27,9 @@ from simulator.reference import Reference
 from simulator.scenario import FAULTS, harsh, scenario
 from simulator.simulation import Report, simulate
 from simulator.world import World
+
+import shared_store
+from muster.model.task import Task
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 14
@@ -73,6 +77,25 @@ def test_promises_hold_in_some_seeds_and_a_random_one() -> None:
         assert report.broken is None, tell(report)
         seen.update(report.seen)
     assert seen.keys() >= MUST_HAPPEN, MUST_HAPPEN - seen.keys()
+
+
+def test_promises_hold_on_a_store_that_other_servers_write_too() -> None:
+    """Nothing is remembered between its transactions, and whoever decides on what it does not hold is a bug."""
+    for seed in range(4):
+        report = simulate(seed, store="shared")
+        assert report.broken is None, tell(report)
+        assert report.commits > 20
+
+
+def test_what_nobody_holds_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the simulator itself."""
+
+    async def tasks(tx: Any, ids: Collection[int]) -> list[Task]:
+        return await tx._tx.tasks(ids)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(shared_store._HeldTx, "tasks", tasks)
+    report = simulate(1, store="shared")
+    assert report.broken is not None and "nobody holds them" in str(report.broken)
 
 
 def test_a_run_in_which_nothing_happens_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

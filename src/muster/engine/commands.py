@@ -31,7 +31,7 @@ from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
 from muster.engine.spending import Spending
-from muster.engine.view import View, moved
+from muster.engine.view import Around, View, moved
 from muster.engine.views import Views
 from muster.engine.webhooks import Webhooks
 from muster.engine.workers import Workers
@@ -211,8 +211,8 @@ class Engine:
         return dict(sorted(found.items())) if self.store.shared else found
 
     async def _view_of(self, memory: Memory, here: Now, tx: Tx, now: Now) -> View:
-        view = View(tx, now, self.chance, self.policy.retry, memory.incarnation)
-        view.here, view.known, view.requests = here, await memory.of(tx), memory.requests
+        around = Around(here, memory.incarnation, await memory.of(tx), memory.requests)
+        view = View(tx, now, self.chance, self.policy.retry, around)
         view.outbox = self._webhooks.outbox(view.known)
         return view
 

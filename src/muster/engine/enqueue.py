@@ -45,7 +45,7 @@ class Enqueuer:
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self.find_plan(view, command)
         known, others = await self._look_up(view, command, found)
-        waited_for = _waited_for(command, known, others)
+        waited_for = _waited_for(command, known, others) if known or others else ()
         if waited_for and await view.tx.lock(task_locks(waited_for)):
             known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())

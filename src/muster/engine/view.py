@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from muster.engine.fence import Incarnation
 from muster.engine.known import Known, Requests
@@ -35,20 +36,24 @@ TITLE_SHOWN = 80
 """Characters of a title that stand in another task's reason."""
 
 
+class Around(NamedTuple):
+    """What a transaction knows of its surroundings."""
+
+    here: Now
+    """What this host's clocks show."""
+    incarnation: Incarnation
+    known: Known
+    requests: Requests
+
+
 class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
-    def __init__(
-        self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, incarnation: Incarnation | None = None
-    ) -> None:
+    def __init__(self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, around: Around) -> None:
+        """`now` is the time that leases are told by."""
         self.tx = tx
-        self.incarnation = incarnation or Incarnation()
-        self.known = Known({}, {})
-        self.requests = Requests()
+        self.here, self.incarnation, self.known, self.requests = around
         self.now = now
-        """The time that leases are told by."""
-        self.here = now
-        """What this host's clocks show."""
         self.chance = chance
         self.retry = retry
         self._elsewhere: set[int] = set()

@@ -13,6 +13,7 @@ from collections import Counter
 from simulator.planted_bugs import PLANTED_BUGS, Plant
 from simulator.scenario import harsh, scenario
 from simulator.simulation import Report, simulate
+from simulator.stores import STORES
 
 PLANT_SEEDS = 100
 """A planted bug has to be found within so many seeds."""
@@ -28,8 +29,8 @@ def main(argv: list[str] | None = None) -> int:
     planted = PLANTED_BUGS[args.plant].planted() if args.plant else contextlib.nullcontext()
     with planted:
         if args.seed is not None:
-            return _one(args.seed, trace=args.trace, plant=args.plant)
-        return _many(args.first, args.seeds or 100, args.plant)
+            return _one(args.seed, trace=args.trace, plant=args.plant, store=args.store)
+        return _many(args.first, args.seeds or 100, args.plant, args.store)
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -47,6 +48,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         metavar="NAME",
         help=f"with this bug in the product, under all faults: {', '.join(sorted(PLANTED_BUGS))}",
     )
+    parser.add_argument("--store", choices=list(STORES), default="sqlite", help="default: sqlite")
     parser.add_argument("--plants", action="store_true", help="with each bug in turn: all have to be found")
     args = parser.parse_args(argv)
     if args.seeds is not None and args.seeds < 1:
@@ -56,11 +58,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def _one(seed: int, *, trace: bool, plant: str | None) -> int:
-    report = simulate(seed, keep_trace=trace, chosen=harsh(seed) if plant else scenario(seed))
+def _one(seed: int, *, trace: bool, plant: str | None, store: str) -> int:
+    chosen = harsh(seed) if plant else scenario(seed)
+    report = simulate(seed, keep_trace=trace, chosen=chosen, store=store)
     print(*report.trace, sep="\n", end="\n" if report.trace else "")
     if report.broken is not None:
-        _tell(report, plant)
+        _tell(report, plant, store)
         return 1
     print(
         f"seed {seed}: {report.tasks} tasks, {report.commits} commits, {report.steps} steps in "
@@ -70,24 +73,25 @@ def _one(seed: int, *, trace: bool, plant: str | None) -> int:
     return 0
 
 
-def _tell(report: Report, plant: str | None) -> None:
+def _tell(report: Report, plant: str | None, store: str) -> None:
     planted = f" --plant {plant}" if plant else ""
+    planted += f" --store {store}" if store != "sqlite" else ""
     print(f"seed {report.seed}: {report.broken}")
     print(*report.story[:1], *report.story[1:][-STORY_LINES:], sep="\n")
     print(f"  after {report.steps} steps, {report.commits} commits, {report.virtual_s:.3f} virtual seconds")
     print(f"  again: ./run sim --seed {report.seed}{planted} --trace", flush=True)
 
 
-def _many(first: int, count: int, plant: str | None) -> int:
+def _many(first: int, count: int, plant: str | None, store: str) -> int:
     began_s = time.monotonic()
     steps = commits = tasks = failed = 0
     virtual_s = 0.0
     seen: Counter[str] = Counter()
     for seed in range(first, first + count):
-        report = simulate(seed, chosen=harsh(seed) if plant else scenario(seed))
+        report = simulate(seed, chosen=harsh(seed) if plant else scenario(seed), store=store)
         if report.broken is not None:
             failed += 1
-            _tell(report, plant)
+            _tell(report, plant, store)
         steps, commits = steps + report.steps, commits + report.commits
         tasks, virtual_s = tasks + report.tasks, virtual_s + report.virtual_s
         seen.update(report.seen)

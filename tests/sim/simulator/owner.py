@@ -85,8 +85,6 @@ class StruckStore:
 
         return await self.store.transact(struck)
 
-    shared = False
-
     async def halt(self, reason: str) -> NoReturn:
         """No store was put back in here, so nobody can prove an epoch that this one does not know."""
         raise Broken("S2", f"the store halts: {reason}")

@@ -7,7 +7,7 @@ import gc
 from dataclasses import dataclass
 
 from muster.model.states import FailedDependency
-from muster.stores.sqlite.store import MEMORY, SqliteStore
+from muster.stores.sqlite.store import SqliteStore
 from simulator.agents import Agents
 from simulator.faults import Nemesis
 from simulator.hosts import SimHost
@@ -18,6 +18,7 @@ from simulator.owner import Owner
 from simulator.reference import Outcome, TaskModel
 from simulator.scenario import Scenario, scenario, stream
 from simulator.stage import Stage
+from simulator.stores import STORES
 from simulator.users import Users
 from simulator.workers import SimWorker
 from simulator.world import Broken, SeededChance, World
@@ -203,14 +204,16 @@ class Simulation:
         return [task for task in tasks.values() if not task.final and task.id not in blocked]
 
 
-def simulate(seed: int, *, keep_trace: bool = False, chosen: Scenario | None = None) -> Report:
+def simulate(
+    seed: int, *, keep_trace: bool = False, chosen: Scenario | None = None, store: str = "sqlite"
+) -> Report:
     """Runs one seed to its end, or to the first broken promise."""
     gc.disable()  # a seed is short, and the collector would take a fifth of its time
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
-    store = SqliteStore.open(MEMORY)
+    opened = STORES[store]()
     world = World(chosen or scenario(seed), loop, keep_trace=keep_trace)
-    simulation = Simulation(world, store)
+    simulation = Simulation(world, opened)
     try:
         loop.run_until_complete(_guarded(world, simulation))
         if loop.problems and world.broken is None:
@@ -222,7 +225,7 @@ def simulate(seed: int, *, keep_trace: bool = False, chosen: Scenario | None = N
         loop.run_until_complete(world.close())
         asyncio.set_event_loop(None)
         loop.close()
-        store.close()
+        opened.close()
 
 
 async def _guarded(world: World, simulation: Simulation) -> None:

@@ -45,7 +45,8 @@ class KnownRows:
         self._ids = Ids(0)
         self._lanes: dict[int, Lane] | None = None
         """They are few, and every claim looks through them."""
-        self._lane_ids: dict[LaneKey, int] = {}
+        self.lane_ids: dict[LaneKey, int] = {}
+        """Those of `lanes`, once somebody has looked through these."""
         self._knows_last_id = False
 
     def forget(self) -> None:
@@ -54,6 +55,7 @@ class KnownRows:
         self._kept.clear()
         self.room.clear()
         self._lanes = None
+        self.lane_ids.clear()
         self._knows_last_id = False
 
     def take_ids(self, count: int, wall_ms: int) -> list[int]:
@@ -69,7 +71,6 @@ class KnownRows:
         """Those of all workspaces."""
         if self._lanes is None:
             self._lanes = {}
-            self._lane_ids.clear()
             for row in self.db.execute(SQL["lanes"]):
                 self.know_lane(lane_of(row))
         return self._lanes
@@ -77,10 +78,7 @@ class KnownRows:
     def know_lane(self, lane: Lane) -> None:
         self.lanes[lane.id] = lane
         key = LaneKey(lane.plan_id, lane.agent, lane.capabilities, lane.profile, lane.limit_key)
-        self._lane_ids[key] = lane.id
-
-    def lane_id(self, key: LaneKey) -> int | None:
-        return self._lane_ids.get(key) if self.lanes else None
+        self.lane_ids[key] = lane.id
 
     def tasks_of(self, ids: Collection[int]) -> list[Task]:
         known, missing = self.tasks.look_up(ids)

@@ -335,12 +335,13 @@ class SqliteTx(SharedQueries):
         return count
 
     async def lane_id(self, key: LaneKey, wall_ms: int) -> int:
-        found = self._known.lane_id(key)
-        if found is None:
-            (found,) = self._known.take_ids(1, wall_ms)
+        known = self._known
+        found = known.lane_ids.get(key)
+        if found is None and (not known.lanes or (found := known.lane_ids.get(key)) is None):
+            (found,) = known.take_ids(1, wall_ms)
             lane = Lane(found, self.workspace_id, *key)
             self._all("insert_lane", *lane_row(lane))
-            self._known.know_lane(lane)
+            known.know_lane(lane)
         return found
 
     async def make_room(self, count: int, most: int) -> int | None:

@@ -31,7 +31,7 @@ class SharedStore:
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async def watched(tx: Transaction) -> T:
-            return await work(_HeldTransaction(tx, _Held(self.locked), suspends=self._suspends))  # type: ignore[arg-type]
+            return await work(_HeldTransaction(tx, _Held(self.locked), suspends=self._suspends))
 
         async with self._turn:
             return await self.store.transact(watched)
