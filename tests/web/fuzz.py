@@ -28,6 +28,8 @@ INSTALL_S = 240
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 LEFT_OUT = "(shutdown|db/backup|/stream|/worker/v1/claim)"
 """What ends the owner, writes where it is told, or is held open."""
+SETTINGS = "[webhooks]\nprivate = true\n"
+"""For an address on this host, where nobody listens."""
 ADA = {"actor": "ada"}
 
 
@@ -44,10 +46,12 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "p"
         root.mkdir()
-        (root / "muster.toml").write_text(f'[serve]\nlisten = "127.0.0.1:{port}"\nlogin = false\nrate = 0\n')
+        (root / "muster.toml").write_text(
+            f'{SETTINGS}[serve]\nlisten = "127.0.0.1:{port}"\nlogin = false\nrate = 0\n'
+        )
         with crew(root, "owner") as (api, _):
             settings = Path(folder) / "schemathesis.toml"
-            settings.write_text(_parameters(_filled(api)))
+            settings.write_text(_parameters(filled(api)))
             argv = [
                 *(str(_program()), "--config-file", str(settings)),
                 *(
@@ -63,7 +67,7 @@ def main() -> int:
             return subprocess.run(argv, check=False, cwd=folder).returncode
 
 
-def _filled(api: Api) -> dict[str, Any]:
+def filled(api: Api) -> dict[str, Any]:
     """Names of what is there."""
     number = api.post("/api/v1/agent-tasks", {"title": "x", "key": "x", **ADA})["id"]
     api.call("PUT", "/api/v1/agents/prog", {"staleThresholdS": 3600, **ADA})
