@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
-from muster.app.parts import NO_SPACE, local_trees, make_state_dir, repository_of
+from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.app.plan_reader import PlanReader
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
@@ -48,7 +48,7 @@ from muster.hosts.attempt_folders import (
 from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
-from muster.hosts.full_disk import full_disk
+from muster.hosts.full_disk import NO_SPACE, full_disk
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.vault import KeyVault

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import sys
@@ -16,6 +15,7 @@ from muster.config.identity import look
 from muster.config.project import Project
 from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
+from muster.hosts.full_disk import NO_SPACE
 from muster.hosts.log_file import LogFile, LogPlace
 from muster.hosts.logs import log_lines, read_line
 from muster.hosts.process_table import at_work_in
@@ -134,9 +134,6 @@ def _refuse_sudo(project: Project) -> None:
 def python_module(name: str) -> list[str]:
     """Arguments that run one of our modules.  `-P`: files of the user's project are not to be imported."""
     return [sys.executable, "-P", "-m", name]
-
-
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def run_logged(name: str, root: Path, run: Callable[[], int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 TYPE_CHECKING = False
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DISK_FULL_BYTES = 64 << 10
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 def full_disk(*folders: str | Path) -> str:

@@ -44,6 +44,8 @@ class GitPart(Answer, frozen=True, kw_only=True):
     """What Muster has published there last."""
     refs: Mapping[str, str] = {}
     """Of the task's attempts, by name."""
+    away: Mapping[str, str] = {}
+    """Where the work of attempts is that is not here, by their epochs."""
     bundle: str = ""
     """Its name; empty: everything is there already."""
     sha256: str = ""

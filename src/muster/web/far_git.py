@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from muster.model import commands as c
 from muster.model.errors import Conflict, NotFound, StaleEpoch
 from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
+from muster.model.wording import STILL_AWAY
 from muster.ports.far_git import FarGit
 from muster.web.backend import Backend
 from muster.web.routes import Routes
@@ -16,9 +19,14 @@ routes = Routes()
 async def fetch(web: Backend, body: GitFetch) -> GitPart:
     """The branch of a task's plan and what its attempts have left, as a git bundle, part by part."""
     git = web.owner.far_git
-    return (
-        GitPart(repository=False) if git is None else await git.part(*await _named(web, body.task_id), body)
-    )
+    if git is None:
+        return GitPart(repository=False)
+    part = await git.part(*await _named(web, body.task_id), body)
+    if body.bundle is not None:
+        return part
+    made = await web.reads.artifacts(body.task_id)
+    away = {str(one.epoch): one.location for one in made if one.location.endswith(STILL_AWAY)}
+    return replace(part, away=away)
 
 
 @routes.post("/worker/v1/git/send")

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Collection
 from pathlib import Path
 
-from muster.worker.git import GitFailed, Repository
+from muster.worker.git import GitFailed, Repository, refuse_full
 
 
 def bundle(repository: Repository, path: Path, wanted: Collection[str], have: Collection[str]) -> bool:
@@ -29,6 +29,7 @@ def bundle(repository: Repository, path: Path, wanted: Collection[str], have: Co
         if done.returncode and "empty bundle" in done.stderr:
             return False
         if done.returncode:
+            refuse_full(path.parent, done.stderr)
             raise GitFailed(f"git bundle failed: {done.stderr.strip()[-500:]}", "try it by hand")
         draft.replace(path)
         return True

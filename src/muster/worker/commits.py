@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 from collections.abc import Mapping
@@ -11,8 +10,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.hosts.full_disk import NO_SPACE
 from muster.worker.conflicts import Unmerged, conflicts, ours, resolve, undecided
-from muster.worker.git import Repository
+from muster.worker.git import DiskFull, Repository, refuse_full
 
 SUBJECT_CHARS_MAX = 72
 """A line of `git log` shows no more."""
@@ -80,13 +80,10 @@ def stage(repository: Repository, path: Path | None, admin: Path, head: str) -> 
 
     `path` is None where the tree was deleted: then what was staged.
 
-    Raises GitFailed where not even a part of it can be written.
+    Raises GitFailed where not even a part of it can be written, DiskFull where there is no room for all of it.
     """
     index = admin / _INDEX
-    index.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # with what git knows of the files it need not read them all
-        # With its time: git reads those files again that may have changed since in the same second.
-        shutil.copy2(admin / "index", index)
+    _copy_index(admin, index)
     try:
         if not index.exists():
             repository.run("read-tree", head, cwd=path, index=index)
@@ -105,6 +102,19 @@ def stage(repository: Repository, path: Path | None, admin: Path, head: str) -> 
         index.unlink(missing_ok=True)
 
 
+def _copy_index(admin: Path, index: Path) -> None:
+    """With what git knows of the files it need not read them all; whoever has left one there was killed."""
+    for left in (index, index.with_name(f"{index.name}.lock")):
+        left.unlink(missing_ok=True)
+    try:
+        # With its time: git reads those files again that may have changed since in the same second.
+        shutil.copy2(admin / "index", index)
+    except OSError as error:
+        index.unlink(missing_ok=True)  # half of one is none
+        if error.errno in NO_SPACE:
+            raise DiskFull(admin, str(error)) from error
+
+
 def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list[str]]:
     """What git says of files that it refuses, and the options with which it takes in those of a filter.
 
@@ -116,6 +126,7 @@ def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list
         added = repository.ask(*options, "add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
         if added.returncode == 0:
             return refused, options
+        refuse_full(path, added.stderr)
         refused = refused or " ".join(added.stderr.split())[-500:] or "no reason"
         broken = _FILTER.search(added.stderr)
         # Git ends at once where it is required.

@@ -36,6 +36,7 @@ _LOCK = "muster.lock"
 _LOCK_LOOK_S = 0.02
 _LOCK_LOOK_CAP_S = 0.1
 _SAID_MAX = 500
+_NO_ROOM = ("No space left on device", "Disk quota exceeded")
 GIT_S = 900.0
 """How long one git command may take."""
 
@@ -56,6 +57,23 @@ class GitFailed(Unavailable):
     """A git command failed; the text holds its last words."""
 
     code = Unavailable.code
+
+
+class DiskFull(GitFailed):
+    """There is no room for what is to be written."""
+
+    code = Unavailable.code
+
+    def __init__(self, folder: Path, said: str) -> None:
+        self.folder = folder
+        at = f"{folder} on {os.uname().nodename}"
+        super().__init__(f"the disk of {at} is full: {said}", f"free some room on the disk of {at}")
+
+
+def refuse_full(folder: Path, said: str) -> None:
+    """Raises DiskFull where that is what git complains of."""
+    if any(words in said for words in _NO_ROOM):
+        raise DiskFull(folder, said.strip()[-_SAID_MAX:])
 
 
 class Committer:
@@ -95,6 +113,7 @@ class Repository(Struct, frozen=True):
         done = self.ask(*arguments, cwd=cwd, **more)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
+            refuse_full(cwd or self.top, f"git {arguments[0]}: {said}")
             raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")
         return done.stdout.rstrip("\n")
 

@@ -22,19 +22,15 @@ from muster.model.pools import CLOSING
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from muster.model.wording import LEFT_OUT
-from muster.ports.agent import (
-    Agent,
-    AttemptFolder,
-    Failed,
-    Launch,
-    RunningProcess,
-)
+from muster.ports.agent import Agent, AttemptFolder, Failed, Launch, RunningProcess
 from muster.ports.crew import Crew
 from muster.worker.checks import said_or
 from muster.worker.context import WorkerContext
 from muster.worker.ends import End, no_session
+from muster.worker.git import DiskFull
 from muster.worker.handing_on import HandingOn
 from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S
+from muster.worker.keeping import Keeping
 from muster.worker.notice import NoticeFile
 from muster.worker.orders import Order, Orders
 from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
@@ -105,12 +101,13 @@ class Runner:
                 self._attempt(agent)
         except AgentUnfit as error:
             self._settle(self._words.unfit(error))
-        except BadInput as error:
-            self._settle(self._words.failure(ErrorKind.INVALID, f"{error.message}; {error.hint}"))
-        except WorkMissing as error:
-            self._settle(self._words.failure(ErrorKind.CRASH, f"{error.message}; {error.hint}"))
+        except (BadInput, WorkMissing) as error:
+            kind = ErrorKind.INVALID if isinstance(error, BadInput) else ErrorKind.CRASH
+            self._settle(self._words.failure(kind, f"{error.message}; {error.hint}"))
         except (Conflict, Over) as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
+        except DiskFull as error:
+            self._settle(self._words.no_room(error))
         except (Unavailable, OSError) as error:
             # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
             hint = getattr(error, "hint", "")
@@ -191,15 +188,14 @@ class Runner:
             self._report(self._words.work(place))
         self._looks = workdir.looks()
         if launch.begins:
-            with contextlib.suppress(*AWAY):
-                self._send(self._words.step(launch.begins))
+            self._tell(launch.begins)
         if not self._set_up(workdir, launch):
             return
         output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
         self._tails[0].skip = launch.unlogged
         end = self._carry_out(replace(launch, env={**launch.env, **given}), output_reader)
         if end.abandoned:
-            workdir.keep()
+            self._keeping(workdir).keep_if_room()
             return
         workdir.decide(output_reader.decided)
         ended = end.exit
@@ -282,12 +278,10 @@ class Runner:
         gone = c.ProcessesExited(task_id=self._job.task_id, epoch=self._job.epoch)
         deadline_s = time.monotonic() + GONE_TRY_S
         while time.monotonic() < deadline_s:
-            try:
+            with contextlib.suppress(*AWAY):
                 self._send(gone)
-            except AWAY:
-                time.sleep(RECONNECT_FIRST_S)
-            else:
                 return
+            time.sleep(RECONNECT_FIRST_S)
 
     def _word_of(self, end: End) -> c.Finish | None:
         """What is to be reported where that does not depend on the agent."""
@@ -302,7 +296,7 @@ class Runner:
         word = self._around.given.blackout.of(word)
         if isinstance(word, c.Complete):
             workdir.sign(self._words.signature(word, self._usage))
-        work = workdir.keep()
+        work, word = self._keeping(workdir).put_away(word)
         if work is not None and not self._show(work):
             return  # another attempt has the task: what we made is kept, and goes no further
         if isinstance(word, c.Complete):
@@ -311,6 +305,13 @@ class Runner:
         settled = self._settle(word, keeps_slot=not workdir.apart)
         if settled and isinstance(word, c.Complete) and LEFT_OUT not in " ".join(word.refused):
             workdir.clear()
+
+    def _keeping(self, workdir: Workdir) -> Keeping:
+        return Keeping(workdir, self._words, self._job.timeout_s, tell=self._tell, orders=self._orders)
+
+    def _tell(self, step: str) -> None:
+        with contextlib.suppress(*AWAY):
+            self._send(self._words.step(step))
 
     def _handing_on(self, workdir: Workdir) -> HandingOn:
         env = {**self._around.env, **self._environment("", workdir, None)}
@@ -391,10 +392,9 @@ class Runner:
 
     def _doubt(self, suspicion: str) -> None:
         """Tells once that the attempt seems to hang, and once that it does not.  Raises Unavailable."""
-        if suspicion == self._suspected:
-            return
-        self._send(self._words.doubt(suspicion))
-        self._suspected = suspicion
+        if suspicion != self._suspected:
+            self._send(self._words.doubt(suspicion))
+            self._suspected = suspicion
 
     def _account(self, output_reader: OutputReader, *, forget: bool = False) -> None:
         """Tells what the attempt has cost, however long the owner is away."""

@@ -12,7 +12,7 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.hosts.full_disk import full_disk
 from muster.hosts.plain_files import replace_plain
 from muster.model.answers import ClaimedJob
 from muster.model.errors import BadInput, CallerError, NotAllowed, Unavailable
@@ -83,6 +84,10 @@ class Upstream:
         self._owed = owed
         self._trees = trees
         self.repository = Repository(top, top / ".git", Path(), Committer(top, author), lease_s=lease_s)
+        self.away: dict[int, Mapping[str, str]] = {}
+        """By task, where the work of attempts is that the server has not got, by epoch."""
+        self._unkept: set[tuple[int, int]] = set()
+        """Attempts that are over, whose work is in no commit yet, because the disk was full."""
 
     def bring(self, job: ClaimedJob, ask: Ask[GitPart]) -> Repository | None:
         """With the branch of its plan and what earlier attempts have left, as they are at the server now.
@@ -92,6 +97,7 @@ class Upstream:
         first = ask(lambda: self._crew.git_fetch(GitFetch(task_id=job.task_id, have=self._haves())))
         if not first.repository:
             return None
+        self.away[job.task_id] = first.away
         if not self._begun:
             self.repository.top.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.repository.run("init", "--quiet", "--template=")
@@ -170,6 +176,24 @@ class Upstream:
             except (GitFailed, OSError) as error:
                 log.warning("%s is left as it is: %s", self._trees / str(task_id), error)
 
+    def keep_later(self, tree: Worktree) -> None:
+        """Its attempt is over: what it has left is put away once there is room for it."""
+        self._unkept.add((int(tree.path.name), tree.epoch))
+
+    def _keep_unkept(self) -> None:
+        for task_id, epoch in list(self._unkept):
+            path = self._trees / str(task_id)
+            if full_disk(path):
+                continue
+            try:
+                tree = Worktree.found(self.repository, path)
+                # A later attempt that has begun there has taken it over.
+                if tree is not None and tree.epoch == epoch and tree.keep() is not None:
+                    self.keep(tree)
+                self._unkept.discard((task_id, epoch))
+            except (GitFailed, OSError) as error:
+                log.debug("%s is not kept yet: %s", path, error)
+
     def clear(self, kept_s: float, put_away: PutAway) -> None:
         """Removes trees that have stood so long, once the server has what is in them.  Never raises.
 
@@ -195,6 +219,7 @@ class Upstream:
             if time.monotonic() - cleared_s > CLEAR_S:
                 clear()
                 cleared_s = time.monotonic()
+            self._keep_unkept()
             for path in self._owed.glob("*-*"):
                 if path.suffix:
                     continue  # not whole yet, or refused
@@ -281,6 +306,13 @@ class AttemptUpstream(Struct, frozen=True, kw_only=True):
     def keep(self, tree: Worktree) -> str:
         """Where the work is, if the server has not got it yet."""
         return "" if self.upstream.keep(tree) else self.place(tree)
+
+    def send(self, tree: Worktree) -> None:
+        """Returns once the server has all of what was kept.  Raises GitFailed, and what `ask` raises."""
+        try:
+            self.upstream.send(left_in(tree), self.ask)
+        except BadInput as error:
+            raise GitFailed(error.message, error.hint) from error
 
     def place(self, tree: Worktree) -> str:
         return f"on {self.host} in {tree.path} {STILL_AWAY}"

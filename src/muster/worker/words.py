@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from muster.model.usage import Usage
 from muster.model.wording import LEFT_OUT, refused_words
 from muster.ports.agent import Completed, Exit, Job, Outcome, PermissionAsked
 from muster.worker.commits import Signature
+from muster.worker.git import DiskFull
 from muster.worker.publisher import PublishedWork
 
 RETRY_AFTER_MAX_S = 30 * 86400.0
@@ -76,7 +78,7 @@ class Words:
         left_s = 0.0 if outcome.reset_at_s is None else outcome.reset_at_s - time.time()
         retry_after_s = left_s if left_s > 0 else None  # what is over already says nothing
         full = full_disk(folder, cwd) if outcome.kind is ErrorKind.CRASH else ""
-        message = f"{outcome.message}; {full}" if full else outcome.message
+        message = f"{outcome.message}; on {os.uname().nodename} {full}" if full else outcome.message
         return self.failure(outcome.kind, message, ended.code, retry_after_s)
 
     def complete(
@@ -148,6 +150,23 @@ class Words:
             done=done,
             retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_MAX_S),
         )
+
+    def no_room(self, error: DiskFull) -> c.Fail:
+        """What an earlier attempt has done stays done; of this one nothing is."""
+        message = (
+            f"{error.message}; what attempt {self._job.epoch} has made lies there, in no commit yet, and is not "
+            f"counted as done; {error.hint}: it is kept then"
+        )
+        return self.failure(ErrorKind.CRASH, message, done=self._job.publishes is not None)
+
+    def left(self, word: c.Finish, error: DiskFull, cwd: Path) -> c.Finish:
+        """The same end, with where its work is that could not be put away."""
+        more = f"{error.message}; what it has made lies in {cwd}, in no commit yet; {error.hint}"
+        if isinstance(word, c.Fail):
+            return replace(word, message=cut(f"{word.message}; {more}", MESSAGE_CHARS_MAX))
+        if isinstance(word, c.Release):
+            return replace(word, reason=cut(f"{word.reason}; {more}", MESSAGE_CHARS_MAX))
+        return word
 
     def asks(self, asked: PermissionAsked) -> c.Park:
         job = self._job

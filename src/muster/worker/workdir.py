@@ -10,9 +10,10 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.hosts.full_disk import NO_SPACE
 from muster.model.answers import ClaimedJob
 from muster.worker.commits import Signature
-from muster.worker.git import GitFailed, Repository
+from muster.worker.git import DiskFull, GitFailed, Repository
 from muster.worker.plan_boxes import plan_paths
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.tree_looks import LOOK_S, TreeLooks
@@ -58,8 +59,14 @@ class Workdir(Protocol):
     def decide(self, paths: Sequence[str]) -> None:
         """These files of a merge that is under way here are right as they lie here.  Never raises."""
 
-    def keep(self) -> Work | None:
-        """Puts away what the attempt has left.  Never raises."""
+    def keep(self, *, whole: bool = False) -> Work | None:
+        """Puts away what the attempt has left; `whole`: returns once whoever publishes it can have it.
+
+        Raises DiskFull where there is no room for it, and with `whole` what the server has to say; else nothing.
+        """
+
+    def keep_later(self) -> None:
+        """Once there is room for it.  Never raises."""
 
     def publishing(self) -> Publishing | None:
         """How work that is done goes on from here; None: it does not."""
@@ -95,8 +102,10 @@ class Folder:
 
     def decide(self, paths: Sequence[str]) -> None: ...
 
-    def keep(self) -> Work | None:
+    def keep(self, *, whole: bool = False) -> Work | None:  # noqa: ARG002 - there is nothing to put away
         return None
+
+    def keep_later(self) -> None: ...
 
     def publishing(self) -> Publishing | None:
         return None
@@ -158,7 +167,9 @@ class Tree(Struct):
     def begin(self) -> None:
         self.told = self.tree.prepare(merge=self.publishes is None)
         if self.publishes is not None:
-            self.tree.check_work_of(self.publishes)
+            upstream = self.rules.upstream
+            away = upstream.upstream.away.get(upstream.job.task_id, {}) if upstream is not None else {}
+            self.tree.check_work_of(self.publishes, away.get(str(self.publishes), ""))
 
     def setup(self) -> str:
         return self.rules.setup if self.tree.needs_setup else ""
@@ -183,16 +194,29 @@ class Tree(Struct):
             # Nothing is decided by that: it is asked again.
             log.warning("what is decided on %s could not be noted: %s", ", ".join(paths), error)
 
-    def keep(self) -> Work | None:
+    def keep(self, *, whole: bool = False) -> Work | None:
+        upstream = self.rules.upstream
         try:
             work = self.tree.keep()
-            if work is not None and self.rules.upstream is not None:
-                return work._replace(where=self.rules.upstream.keep(self.tree))
-            return work
+            if work is None or upstream is None:
+                return work
+            where = upstream.keep(self.tree)
+            if where and whole:
+                upstream.send(self.tree)
+                where = ""
+            return work._replace(where=where)
+        except DiskFull:
+            raise
         except (GitFailed, OSError) as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise DiskFull(self.tree.path, str(error)) from error
             # The tree stays, and the next attempt tries again.
             log.warning("the work in %s could not be kept: %s", self.tree.path, error)
             return None
+
+    def keep_later(self) -> None:
+        if self.rules.upstream is not None:
+            self.rules.upstream.upstream.keep_later(self.tree)
 
     def publishing(self) -> Publishing | None:
         if not self.tree.branched:

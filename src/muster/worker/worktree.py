@@ -217,12 +217,13 @@ class Worktree(Struct, frozen=True):
                 return None  # from when the tree was there
             return begun and self._keep(begun, admin)
 
-    def check_work_of(self, epoch: int) -> None:
-        """Call once prepared.  Raises WorkMissing where nothing is known of what that attempt has left."""
+    def check_work_of(self, epoch: int, elsewhere: str = "") -> None:
+        """Call once prepared.  Raises WorkMissing where nothing is known of its work, but perhaps where it is."""
         if self.repository.commit_of(self._refs(epoch).kept) is None:
+            gone = "is no part of this repository any more" if self._set_aside else "is gone"
+            where = f"it is {elsewhere}" if elsewhere else f"{self._set_aside or self.path} {gone}"
             raise WorkMissing(
-                f"the work of attempt {epoch} is done, and it is not here: {self._set_aside or self.path} "
-                + ("is no part of this repository any more" if self._set_aside else "is gone"),
+                f"the work of attempt {epoch} is done, and it is not here: {where}",
                 "take from there what you need; a further attempt does it again",
             )
 

@@ -1,0 +1,108 @@
+"""The disk of a worker's host is full: who is told so, and what becomes of the work."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from git_projects import git
+from tcp_wire import Wire
+from test_far_git import add, folder, on_branch, plain_folder
+from test_remote_worker import Served, elsewhere, served, working
+from test_run import until
+
+from muster_command import MUSTER
+from patience import PATIENCE_S
+
+__all__ = ["elsewhere", "folder", "plain_folder", "served"]
+
+HOST = os.uname().nodename
+ON_A_SMALL_DISK = """\
+mount -t tmpfs -o size=64m tmpfs "$1" && cp "$2/muster.toml" "$1/" && cd "$1" || exit 1
+{
+  until [ -e "$2/made" ]; do sleep 0.1; done
+  cat < /dev/zero > "$1/filler" 2> /dev/null
+  touch "$2/full"
+  until [ -e "$2/free" ]; do sleep 0.1; done
+  rm "$1/filler"
+} &
+shift 2; exec "$@"
+"""
+"""Whoever is started there sees a disk of its own, which is filled and freed as files in another folder say."""
+WORKS = """\
+echo work > work; head -c 3000000 /dev/urandom > large; cp large {signs}/copy; touch {signs}/made
+until [ -e {signs}/full ]; do sleep 0.1; done
+"""
+
+
+@contextmanager
+def on_a_small_disk(host: Path, signs: Path, served: Served) -> Iterator[None]:
+    if not shutil.which("unshare") or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    argv = ["unshare", "-Urm", "sh", "-c", ON_A_SMALL_DISK, "sh", str(host), str(signs)]
+    argv += [*MUSTER, "worker", "start", "--server", served.url]
+    env = {**os.environ, "HOME": str(host), "MUSTER_TOKEN": served.worker}
+    with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as process:
+        try:
+            yield
+        finally:
+            (signs / "free").touch()
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a small disk is mounted in a namespace of its own")
+def test_work_that_is_done_waits_for_room_and_is_done_once(
+    served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    host, signs = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("signs")
+    shutil.copy(elsewhere / "muster.toml", signs)
+    with on_a_small_disk(host, signs, served):
+        until(served.far, "the worker is known")
+        add(served, "t", WORKS.format(signs=signs))
+        until(
+            lambda: "waits for room" in served.told("task", "show", "p/t")["task"]["step"],
+            "it says what it waits for",
+        )
+        task = served.told("task", "show", "p/t")["task"]
+        assert f"the disk of {host}" in task["step"] and f"on {HOST} is full" in task["step"], task["step"]
+        assert (task["status"], task["doneEpoch"]) == ("RUNNING", None), "nothing is counted as done"
+        (signs / "free").touch()
+        until(lambda: served.status("p/t") == "COMPLETED", "it goes on with room")
+    assert len(served.told("attempt", "list", "p/t")) == 1, "nothing was done again"
+    assert on_branch(served, "work") == "work"
+    shown = subprocess.run(
+        ["git", "show", "muster/plan/p:large"], cwd=served.folder, capture_output=True, check=True
+    )
+    assert shown.stdout == (signs / "copy").read_bytes()
+
+
+def test_work_that_is_on_another_host_is_told_by_that_host(
+    served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    other = tmp_path_factory.mktemp("other")
+    shutil.copy(elsewhere / "muster.toml", other)
+    script = "echo half > half; muster report done; muster report progress 1; sleep 600"
+    with Wire(served.url) as wire, working(elsewhere, served, served.worker, url=wire.url):
+        until(served.far, "the worker is known")
+        add(served, "t", script)
+        until(lambda: served.told("task", "show", "p/t")["task"]["percent"] == 1, "it says that it is done")
+        wire.cut()
+        until(lambda: not served.told("task", "show", "p/t")["task"]["atWork"], "its lease is over")
+        with working(other, served, served.worker):
+            until(lambda: served.told("attempt", "list", "p/t")[1:], "another host is to publish it")
+            until(lambda: served.told("attempt", "list", "p/t")[1]["error"], "it cannot")
+            error = served.told("attempt", "list", "p/t")[1]["error"]
+            served.said("task", "cancel", "p/t")
+        wire.heal()
+        until(lambda: git(served.folder, "for-each-ref", "refs/muster/p/t/1"), "the work comes all the same")
+    assert f"the work of attempt 1 is done, and it is not here: it is on {HOST} in {elsewhere}" in error, (
+        error
+    )
