@@ -26,7 +26,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
 from muster.ports.host import ProcessId
-from muster.runtimes.local import LocalWakeups, SystemClock
+from muster.runtimes.local import LocalRuntime, LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
 from muster.web.backend import Backend
@@ -56,6 +56,10 @@ class ServedOwner:
         """How many it has made."""
         self.ticked: list[str] = []
         self.waits = ""
+
+    @functools.cached_property
+    def runtime(self) -> LocalRuntime:
+        return LocalRuntime()
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return LocalHost().lineage(pid)

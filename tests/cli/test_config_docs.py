@@ -27,6 +27,7 @@ FULL = {
     "plan": {},
     "serve": {},
     "webhooks": {},
+    "runtime": {},
     "log": {},
     "trace": {},
     "limits": {},

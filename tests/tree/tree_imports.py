@@ -52,6 +52,7 @@ GUESTS = {
     "asyncpg": frozenset({"stores"}),
     "opentelemetry": frozenset({"outbound"}),
     "pytest": frozenset({"sdk"}),
+    "valkey": frozenset({"runtimes"}),
 }
 """Whoever loads these modules of ours has the package already: they are its plugins, or what an extra is for."""
 

@@ -18,9 +18,10 @@ from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
 from muster.app.parts import local_trees, make_state_dir, repository_of
 from muster.app.plan_reader import PlanReader
+from muster.app.runtime import runtime_of
 from muster.config.identity import copied_error, look, settle
 from muster.config.project import Project
-from muster.config.settings import PROJECT_WORKDIR, Config
+from muster.config.settings import PROJECT_WORKDIR, Config, RuntimeSettings
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
@@ -32,9 +33,11 @@ from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
+from muster.engine.services.mirror import Mirror
 from muster.engine.services.plan_syncer import FileRules, PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
+from muster.engine.services.recovery_watch import RecoveryWatch
 from muster.engine.services.ticker import Ticker
 from muster.engine.services.webhook_sender import WebhookSender
 from muster.engine.services.worktree_cleaner import WorktreeCleaner
@@ -76,7 +79,7 @@ from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
 from muster.ports.vault import Vault
 from muster.runtimes.chance import SystemChance
-from muster.runtimes.local import LocalWakeups, SystemClock
+from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
 
@@ -165,7 +168,9 @@ class Owner:
                 error = copied_error(self._project, standing)
                 self.store.halted = Halt(Cause.FOREIGN, error.message)
             self.signer = signer_of(self._project)
-            self.wakeups = LocalWakeups()
+            # A command that is its own owner ends before anybody would hear it.
+            self.runtime = runtime_of(self._config.runtime if self.long_lived else RuntimeSettings())
+            self.wakeups = self.runtime.wakeups
             self.batcher = Batcher(
                 Engine(self.store, SystemChance(), self._policy, self.signer.grants()),
                 self.clock.now,
@@ -189,10 +194,12 @@ class Owner:
             self.syncer = self._make_syncer()
             self._watch = FolderWatch(lambda: self.wakeups.publish([PLAN_FILES]))
             stack.callback(self._watch.end)
+            self.runtime.start()
             self._stack = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.runtime.aclose()
         await asyncio.to_thread(self._stack.close)
 
     def backend(self) -> Backend:
@@ -362,9 +369,11 @@ class Owner:
             await self.batcher.of(workspace.id).execute(SetCrew(status=CrewStatus.STOPPED))
 
     async def free_dead(self) -> None:
-        if self._reaper is not None:
-            with contextlib.suppress(MusterError):  # the next look says what is wrong
-                await self._reaper.run_once()
+        if self._reaper is None:
+            self.runtime.suspect(DEFAULT_WORKSPACE)  # whoever leads looks
+            return
+        with contextlib.suppress(MusterError):  # the next look says what is wrong
+            await self._reaper.run_once()
 
     async def reconcile(self) -> Reconciled:
         """Also for an owner of one command: it leads then, so it takes a term for that."""
@@ -402,8 +411,17 @@ class Owner:
             ),
             retention=self._retention(),
         )
-        self._services = [*led, self._sender(), self.syncer, *self._clearers()]
+        self._services = [*led, self._sender(), self.syncer, *self._clearers(), *self._for_others()]
         return self._services
+
+    def _for_others(self) -> list[Service]:
+        if self.runtime.state == "unused" or self._reaper is None:
+            return []
+        reads, runtime, reaper = self.store.reads, self.runtime, self._reaper
+        return [
+            Mirror(self.clock, reads, runtime, reaper.silence_of),
+            RecoveryWatch(self.clock, reads, runtime, reaper.run_once),
+        ]
 
     def _sender(self) -> WebhookSender:
         def unseal(sealed: str, workspace_id: int) -> str:

@@ -18,6 +18,7 @@ from muster.hosts.fork_server import Entries, ForkServer, serve_stdin
 _LATER = (
     *("plans.files", "plans.markdown", "plans.order", "plans.versions"),
     *("app.far_git", "app.network", "outbound.otel", "outbound.webhook_post", "web.gate", "web.network"),
+    *("runtimes.valkey.address", "runtimes.valkey.runtime"),
     *("web.examples", "web.field_words", "web.openapi", "web.reference_page"),
 )
 """What owner and workers import when they first need it.  A test of the tree knows all."""

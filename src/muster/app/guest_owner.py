@@ -11,6 +11,7 @@ from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import Forbidden, MusterError, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.host import ProcessId
+from muster.ports.runtime import Runtime
 from muster.web.backend import OwnerActions
 
 
@@ -25,6 +26,10 @@ class GuestOwner:
         self.started_at_ms = owner.started_at_ms
         self.vault = owner.vault
         self.first_event_id = owner.first_event_id
+
+    @property
+    def runtime(self) -> Runtime:
+        return self._owner.runtime
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:

@@ -100,7 +100,7 @@ async def serve_network(app: Application, web: Backend, settings: ServeSettings)
     exposure = Exposure(
         login=settings.login, hosts=hosts, rate=settings.rate, trusted_hops=settings.trusted_hops
     )
-    gate = NetworkGate(app, web, exposure)
+    gate = NetworkGate(app, web, exposure, elsewhere=web.owner.runtime.rates.asked)
     network = NetworkListener(gate)
     listening = await _bound(settings.listen, web.closing)
     if listening:

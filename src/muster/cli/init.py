@@ -114,6 +114,11 @@ CONFIG = """\
 #rate = 100              # requests a second of one caller; 0: any number
 #trusted_hops = 0        # proxies before it that add to X-Forwarded-For who asked them
 
+# Wake-ups, live events and presence over a Valkey: pip install 'musterd[valkey]'.  It may be away at any time.
+[runtime]
+#url = "valkey://127.0.0.1:6379/0"  # valkeys:// for TLS; with a password rather in MUSTER_RUNTIME_URL
+#namespace = "blue"                 # goes before all keys, where several stores share it
+
 # What is told to others by HTTP: muster webhook add.
 [webhooks]
 #private = true          # also to this machine and private networks, and without TLS

@@ -8,6 +8,7 @@ import sys
 from contextlib import closing, suppress
 
 from muster.app.network import bind, check
+from muster.app.runtime import check as check_runtime
 from muster.app.settings import load_config
 from muster.cli import up
 from muster.cli.context import actor, connect_to, project_of, user_name
@@ -26,6 +27,7 @@ _OPTIONS = {
     "listen": "MUSTER_SERVE_LISTEN",
     "tls_cert": "MUSTER_SERVE_TLS_CERT",
     "tls_key": "MUSTER_SERVE_TLS_KEY",
+    "runtime": "MUSTER_RUNTIME_URL",
 }
 
 
@@ -45,6 +47,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--without-login", action="store_true", help="whoever reaches it is you: on a loopback address only"
     )
     parser.add_argument(
+        "--runtime",
+        metavar="URL",
+        help="a Valkey for wake-ups, live events and presence, like valkey://HOST:6379/0; it may be away at any "
+        "time.  One with a password is better kept in MUSTER_RUNTIME_URL",
+    )
+    parser.add_argument(
         "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
     )
     parser.add_argument(
@@ -61,8 +69,10 @@ def run(args: argparse.Namespace) -> int:
         os.environ["MUSTER_SERVE_LOGIN"] = "false"
     if not load_config(project.root).serve.listen:
         os.environ["MUSTER_SERVE_LISTEN"] = USUAL
-    settings = load_config(project.root).serve
+    config = load_config(project.root)
+    settings = config.serve
     check(settings)
+    check_runtime(config.runtime)
     listens_at = _listens_at(project)
     _refuse_two(project, settings, listens_at)
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 
 from msgspec import field
@@ -23,9 +24,11 @@ from muster.config.values import (
     read_flag,
     read_interval,
     read_listen,
+    read_namespace,
     read_one_of,
     read_pattern,
     read_prompt,
+    read_runtime_url,
     read_secret_names,
     read_size,
     read_text,
@@ -365,6 +368,24 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         return f"{'https' if self.tls_cert else 'http'}://{self.listen}" if self.listen else ""
 
 
+_PASSWORD = re.compile(r"//[^/?#]*@")
+
+
+class RuntimeSettings(Section, frozen=True, kw_only=True):
+    """What servers tell each other to be quicker.  `[runtime]`"""
+
+    url: str = setting(
+        "",
+        "url",
+        read_runtime_url,
+        "a Valkey, by the extra `musterd[valkey]`; it may be away at any time (its password is not shown)",
+        lambda url: _PASSWORD.sub("//***@", str(url)) or None,
+    )
+    namespace: str = setting(
+        "", "namespace", read_namespace, "goes before all keys, where several stores share a Valkey"
+    )
+
+
 class LogSettings(Section, frozen=True, kw_only=True):
     """What owner, workers and supervisor write into `.muster/muster.log`.  `[log]`"""
 
@@ -407,6 +428,7 @@ class Config(Section, frozen=True, kw_only=True):
     health: Health = Health()
     serve: ServeSettings = ServeSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    runtime: RuntimeSettings = RuntimeSettings()
     log: LogSettings = LogSettings()
     trace: TraceSettings = TraceSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
@@ -441,6 +463,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "plan": PlanSettings,
     "serve": ServeSettings,
     "webhooks": WebhookSettings,
+    "runtime": RuntimeSettings,
     "log": LogSettings,
     "trace": TraceSettings,
 }

@@ -55,6 +55,25 @@ def read_listen(key: str, value: object) -> str:
     return text
 
 
+_ADDRESS = re.compile(r"(?:valkeys?|rediss?|unix)://[^\s]+", re.IGNORECASE)
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]{1,40}")
+
+
+def read_runtime_url(key: str, value: object) -> str:
+    """Not more than what it looks like: whoever opens it says what is wrong with it."""
+    if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
+        # It may hold a password: never repeat it.
+        fail(key, "is no address of a Valkey", 'write it like "valkey://127.0.0.1:6379/0"')
+    return value
+
+
+def read_namespace(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if not _NAMESPACE.fullmatch(text):
+        fail(key, f"{text!r} does not fit into a key", "use at most 40 letters, digits, '-' and '_'")
+    return text
+
+
 def read_texts(key: str, value: object) -> tuple[str, ...]:
     if isinstance(value, str):
         parts = ", ".join(f'"{part}"' for part in value.split())

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from muster.model.task import Now
+from muster.ports.runtime import RECOVERY, Beat, LiveEvent, Picture, RuntimeState
 
 
 class LocalListener:
@@ -58,6 +59,43 @@ class LocalWakeups:
             self._listeners[topic].pop(listener, None)
             if not self._listeners[topic]:
                 del self._listeners[topic]
+
+
+class LocalRates:
+    """There is no other server."""
+
+    def asked(self, caller: str) -> int:  # noqa: ARG002
+        return 0
+
+
+class LocalRuntime:
+    """Of a server that is alone: who would be told is here.  As ports.runtime.Runtime."""
+
+    state: RuntimeState = "unused"
+    failures = 0
+
+    def __init__(self) -> None:
+        self.wakeups = LocalWakeups()
+        self.rates = LocalRates()
+        self._suspected = 0
+
+    def beat(self, beat: Beat) -> None: ...
+
+    def suspect(self, workspace_id: int, task_ids: Collection[int] = ()) -> None:  # noqa: ARG002
+        self._suspected += len(task_ids)
+        self.wakeups.publish([RECOVERY])
+
+    async def suspects(self, workspaces: Iterable[int]) -> int:  # noqa: ARG002
+        found, self._suspected = self._suspected, 0
+        return found
+
+    def tell(self, events: Sequence[LiveEvent]) -> None: ...
+
+    async def show(self, picture: Picture) -> None: ...
+
+    def start(self) -> None: ...
+
+    async def aclose(self) -> None: ...
 
 
 _COUNTS_SUSPEND: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)

@@ -18,6 +18,7 @@ from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.people import AGENT
 from muster.model.states import AgentStatus
 from muster.model.views import AgentHealth, RegisteredAgent, TaskView
+from muster.ports.runtime import Beat
 from muster.web.access import PREFIX, SECRET_BYTES
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Body, Query, Reply, Request, WaitSeconds, json_reply
@@ -228,7 +229,7 @@ async def heartbeats(web: Backend, agent: str, query: BeatsQuery) -> list[AgentB
 @routes.post(f"{_AGENT}/heartbeat", answer=AgentHeard)
 async def heartbeat(web: Backend, agent: str, body: BeatBody) -> Answer:
     """It is there, and goes on with the task that it names."""
-    return await web.engine.execute(
+    heard = await web.engine.execute(
         c.BeatAgent(
             agent=agent,
             health=body.status,
@@ -241,6 +242,16 @@ async def heartbeat(web: Backend, agent: str, body: BeatBody) -> Answer:
             metadata=body.metadata,
         )
     )
+    if web.owner.runtime.state == "connected":
+        held = () if body.current_task_id is None else (body.current_task_id,)
+        web.owner.runtime.beat(Beat(web.workspace_id, await _worker_of(web, agent), held))
+    return heard
+
+
+async def _worker_of(web: Backend, agent: str) -> str:
+    """What stands for it as a worker."""
+    (worker_id,) = [one.worker_id for one in await web.reads.agents() if one.name == agent]
+    return worker_id
 
 
 @routes.post(f"{_AGENT}/claim")
@@ -250,9 +261,8 @@ async def claim(web: Backend, request: Request, agent: str, body: AgentClaimBody
     assert isinstance(heard, AgentHeard)
     if heard.drain:
         return Claimed(jobs=(), drain=True)
-    (worker_id,) = [one.worker_id for one in await web.reads.agents() if one.name == agent]
     command = c.Claim(
-        worker_id=worker_id,
+        worker_id=await _worker_of(web, agent),
         request_id=body.request_id or secrets.token_hex(16),
         slots=body.slots,
         start=True,

@@ -18,7 +18,7 @@ from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
-from muster.ports.runtime import Wakeups
+from muster.ports.runtime import Runtime, Wakeups
 from muster.ports.store import Reads
 from muster.ports.vault import Vault
 from muster.web.event_counts import EventCounts
@@ -44,6 +44,10 @@ class OwnerActions(Protocol):
     """Where others reach it, as a URL; empty: nowhere."""
     login: bool
     """Whether they need a token there."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """What it and other servers tell each other."""
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:

@@ -17,6 +17,7 @@ from muster.model.kinds import moment_text
 from muster.model.runs import RUNS, RUNS_MAX, CrewRun, NoteRun, runs_of
 from muster.model.states import HELD, CrewStatus, TaskStatus, WorkerStatus
 from muster.model.views import StatusView, WorkerView
+from muster.ports.runtime import RuntimeState
 from muster.web.access import known_workspaces, workspace_meant
 from muster.web.backend import Backend
 from muster.web.event_counts import EventCounts
@@ -87,8 +88,8 @@ class CoordinatorHealth(Struct, frozen=True, kw_only=True, rename="camel"):
     coordinator: Cycle
     database: str
     """`connected`, or the code of the error that keeps everybody from writing."""
-    valkey: str
-    """`unused`: the store alone coordinates."""
+    valkey: RuntimeState
+    """`away` slows things down and is no illness; `unused`: the store alone coordinates."""
     gateway: str
     """What starts agents: `reachable` where a worker lives, else `no worker`."""
 
@@ -144,7 +145,7 @@ async def health(web: Backend) -> Reply:
             cycle_count=cycles.count if cycles else 0,
         ),
         database="connected" if fault is None else fault.code,
-        valkey="unused",
+        valkey=web.owner.runtime.state,
         gateway="reachable" if await web.reads.living_workers() else "no worker",
     )
     return json_reply(found, 503 if problem else 200)

@@ -91,12 +91,19 @@ async def _note_use(web: Backend, token: Token, wall_ms: int) -> None:
 
 class NetworkGate:
     def __init__(
-        self, app: Answers, web: Backend, exposure: Exposure, clock: Callable[[], float] = time.monotonic
+        self,
+        app: Answers,
+        web: Backend,
+        exposure: Exposure,
+        clock: Callable[[], float] = time.monotonic,
+        elsewhere: Callable[[str], int] = lambda _: 0,
     ) -> None:
+        """`elsewhere` is as ports.runtime.Rates.asked."""
         self._app = app
         self._web = web
         self._exposure = exposure
         self._clock = clock
+        self._elsewhere = elsewhere
         self._pace: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By caller, how many requests it may make at once, and when that was so."""
 
@@ -171,7 +178,7 @@ class NetworkGate:
         caller = hashlib.sha256(token.encode()).hexdigest() if token else unnamed
         now_s, most = self._clock(), 2.0 * rate
         left, at_s = self._pace.pop(caller, (most, now_s))
-        left = min(most, left + (now_s - at_s) * rate)
+        left = max(0.0, min(most, left + (now_s - at_s) * rate) - self._elsewhere(caller))
         self._pace[caller] = (max(0.0, left - 1), now_s)
         if len(self._pace) > CALLERS_MAX:
             self._pace.popitem(last=False)

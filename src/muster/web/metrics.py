@@ -132,6 +132,11 @@ def _of_process(web: Backend) -> Iterator[Metric]:
         "Transactions that the store refused, or kept everybody waiting with.",
         owner.absences,
     )
+    yield counter(
+        "muster_runtime_failures_total",
+        "How often Valkey could not be reached; work goes on without.",
+        owner.runtime.failures,
+    )
     used = resource.getrusage(resource.RUSAGE_SELF)
     yield counter("process_cpu_seconds_total", "CPU time of the owner.", used.ru_utime + used.ru_stime)
     yield gauge(

@@ -20,7 +20,7 @@ from muster.model.place import PlanPlace
 from muster.model.secrets import key_lost, not_set, secret_purpose
 from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
-from muster.ports.runtime import READY, orders_for
+from muster.ports.runtime import READY, Beat, orders_for
 from muster.web.backend import Backend
 from muster.web.http import Query, Request, WaitSeconds
 from muster.web.identity import asker
@@ -104,10 +104,17 @@ async def heartbeat(web: Backend, request: Request, query: WaitQuery, body: c.He
     the worker without delay."""
     with web.wakeups.listen(orders_for(body.worker_id)) as listener:
         answer = await web.engine.execute(body)
+        _told(web, body, answer)
         if query.wait and _quiet(answer) and not web.closing.is_set() and await listener.wait(query.wait):
             await request.let_in_again()
             answer = await web.engine.execute(body)
     return answer
+
+
+def _told(web: Backend, body: c.Heartbeat, answer: Answer) -> None:
+    if isinstance(answer, HeartbeatAnswer) and answer.known:
+        held = tuple(task_id for task_id, _ in body.attempts)
+        web.owner.runtime.beat(Beat(web.workspace_id, body.worker_id, held))
 
 
 def _quiet(answer: Answer) -> bool:

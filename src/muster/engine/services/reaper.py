@@ -313,7 +313,7 @@ class Reaper(LeaderService):
             # Heard again, or ended by its own word, between our look and our write: nothing is to be done.
             log.debug("attempt %s#%s keeps its lease: %s", attempt.task_id, attempt.epoch, error)
 
-    def _worker_silence(self, worker: WorkerRow, now: Now) -> str | None:
+    def silence_of(self, worker: WorkerRow, now: Now) -> str | None:
         if worker.boot_id != now.boot_id:
             return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
@@ -321,7 +321,7 @@ class Reaper(LeaderService):
         return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= lease_ms else None
 
     async def _bury(self, worker: WorkerRow, proof: str | None, now: Now) -> None:
-        reason = proof or self._worker_silence(worker, now)
+        reason = proof or self.silence_of(worker, now)
         if reason is None or (proof is None and self._absences() != self._absences_seen):
             return
         log.warning("%s is dead: %s", worker.id, reason, extra={"worker": worker.id})
