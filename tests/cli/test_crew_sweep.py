@@ -12,12 +12,12 @@ SCRIPT = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
 from muster.hosts.local_host import become_subreaper
-from muster.app import crew as module
+from muster.app import crew as module, leftovers
 from muster.app.interrupts import Interrupts
 from muster.config.project import Project
 from muster.config.settings import Config
 
-module.SWEEP_S = 3600.0  # only what is noticed counts
+leftovers.LOOK_S = 3600.0  # only what is noticed counts
 assert become_subreaper()
 crew = module.SupervisedCrew(
     Project(Path(sys.argv[1])), Config(), 1, say=print, actor="user:ann", interrupts=Interrupts()
@@ -50,6 +50,40 @@ def test_the_leftovers_of_a_dead_worker_are_killed_when_it_is_noticed(tmp_path: 
     argv = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
     assert ran.stdout.splitlines()[-1:] == ["gone"], ran.stderr
+
+
+FAR = """
+import sys
+from pathlib import Path
+from muster.app import leftovers
+from muster.app.interrupts import DRAIN
+from muster.app.remote_crew import RemoteCrew
+from muster.config.project import Project
+from muster.config.settings import Config
+
+class Interrupted:
+    asked = 0
+    @property
+    def level(self):
+        self.asked += 1
+        return DRAIN + 1 if self.asked > 60 else 0
+
+looks, look = [], leftovers.adopted_orphans
+leftovers.adopted_orphans = lambda pids: looks.append(pids) or look(pids)
+leftovers.LOOK_S = 3600.0
+crew = RemoteCrew(
+    Project(Path(sys.argv[1])), Config(), server="http://127.0.0.1:9", token="t", workers=1, say=print
+)
+crew.work(Interrupted())
+print(looks)
+assert len(looks) == 1
+"""
+
+
+def test_workers_for_a_server_elsewhere_cost_no_look_through_all_processes_each_tick(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", FAR, str(tmp_path)]
+    ran = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 NOT_OURS = """

@@ -146,13 +146,32 @@ def test_what_was_made_elsewhere_is_read_here_with_that_host_gone(
     assert (tmp_path / "got").read_bytes() == kept.read_bytes()
 
 
+def test_workers_for_a_server_that_is_away_say_so_and_end_when_they_are_told_to(elsewhere: Path) -> None:
+    env = {**os.environ, "HOME": str(elsewhere), "MUSTER_TOKEN": "mst_any"}
+    with socket.create_server(("127.0.0.1", 0)) as away:
+        url = f"http://127.0.0.1:{away.getsockname()[1]}"
+        argv = [*MUSTER, "worker", "start", "--server", url]
+        process = subprocess.Popen(argv, cwd=elsewhere, env=env, stderr=subprocess.PIPE, text=True)
+        away.settimeout(PATIENCE_S)
+        for _ in range(3):  # its command has asked, then its worker more than once
+            away.accept()[0].close()
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert f"no server answers at {url}" in said and "it is asked again until it answers" in said
+
+
 def test_without_the_right_to_serve_no_worker_goes_on_and_the_cause_is_told(
     served: Served, elsewhere: Path
 ) -> None:
     reads = served.said("token", "create", "r", "--member", "ada", "--role", "VIEWER")
-    for token, cause in ((reads, "the right to serve"), ("mst_wrong", "nobody is known by this token")):
+    for token, cause, code in (
+        ("mst_wrong", "nobody is known by this token", 4),
+        (reads, "the right to serve", 1),
+    ):
+        assert not (elsewhere / ".muster").exists(), "a token that is none leaves the folder as it is"
         with working(elsewhere, served, token) as process:
-            assert process.wait(PATIENCE_S) == 1
+            assert process.wait(PATIENCE_S) == code
             assert process.stderr is not None and cause in process.stderr.read()
     token = served.said("token", "create", "gone", "--member", "ada", "--role", "ADMIN", "--scope", "serve")
     with working(elsewhere, served, token) as process:

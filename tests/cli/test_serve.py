@@ -75,7 +75,11 @@ def test_a_server_is_up_again_after_its_owner_or_its_supervisor_was_killed(folde
     assert ask(at, "/health/live")[0] == 0
 
 
-def test_the_first_token_is_left_in_a_file_for_its_owner(folder: Path, at: str) -> None:
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_first_token_is_left_in_a_file_for_its_owner(
+    folder: Path, at: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_LOG_FORMAT", form)
     with started(folder, "serve", "--listen", at, "--workers", "1") as server:
         until(lambda: ask(at, "/health/ready")[0] == 200, "it is ready")
         kept = folder / ".muster" / "first-token"
@@ -87,7 +91,8 @@ def test_the_first_token_is_left_in_a_file_for_its_owner(folder: Path, at: str) 
         assert server.wait(60) == 0
         assert server.stdout is not None
         told = server.stdout.read()
-        assert str(kept) in told and token not in told
+        assert f"Token    in {kept}" in told and token not in told
+        assert form == "text" or [json.loads(line) for line in told.splitlines()], "whole lines of it"
         assert token not in (folder / ".muster" / "muster.log").read_text()
     kept.unlink()
     with started(folder, "serve", "--listen", at, "--workers", "1"):

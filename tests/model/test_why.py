@@ -125,7 +125,8 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
     (
         view(T.PENDING, wanted_agent="rust"),
         BUSY_CREW,
-        "no worker offers agent rust: add [agents.rust] to muster.toml",
+        "no worker offers agent rust: add [agents.rust] to muster.toml and start the crew anew, "
+        "or start the app rust",
     ),
     (view(T.PENDING), crew(free={}, unfit={"": "codex cannot run: gone"}), "agent codex cannot run: gone"),
     (
@@ -237,7 +238,11 @@ LIMITED = replace(
         ({"limit_key": "push"}, "waits for its turn: 2 of 2 tasks of limit push run already"),
         ({"limit_key": "other"}, "ready, a worker takes it now"),
         ({"pinned_agent": "claude"}, "waits for a free worker"),
-        ({"pinned_agent": "ghost"}, "no worker offers agent ghost: add [agents.ghost] to muster.toml"),
+        (
+            {"pinned_agent": "ghost"},
+            "no worker offers agent ghost: add [agents.ghost] to muster.toml and start the crew anew, "
+            "or start the app ghost",
+        ),
         ({"next_attempt_at_ms": NOW_MS + 5000}, "begins in 5 s"),
     ],
 )

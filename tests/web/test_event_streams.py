@@ -101,6 +101,19 @@ def test_a_stream_goes_on_behind_the_last_event(site: Site, tasks: list[str]) ->
     assert site.refused("GET", EVENTS, **{"Last-Event-ID": "x"}) == (422, "bad_input")
 
 
+def test_who_comes_from_a_store_that_was_replaced_is_told(site: Site, tasks: list[str]) -> None:
+    """It would hear nothing until there are as many events again."""
+    newest = site.get("/api/v1/events")[-1]["id"]
+    for target, headers in (
+        (EVENTS, {"Last-Event-ID": str(newest + 1)}),
+        (f"{EVENTS}?after={newest + 1}", {}),
+    ):
+        assert site.refused("GET", target, **headers) == (422, "bad_input")
+    site.enqueue("next")
+    (sent,) = stream(site, EVENTS, 1, f"Last-Event-ID: {newest}")
+    assert sent.data["key"] == "next"
+
+
 def test_what_is_not_wanted_is_not_sent(site: Site, tasks: list[str]) -> None:
     ids = site.enqueue("other", plan="web")
     site.enqueue("last")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any, Self, TypeVar
 from muster.app.agents import agents_of
 from muster.app.forked import begin_forks
 from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts
+from muster.app.leftovers import Leftovers, kill_leftovers
 from muster.app.parts import make_state_dir, python_module
 from muster.app.salvage import attempts_at_work, keep_work
 from muster.app.settings import load_config
@@ -22,9 +22,8 @@ from muster.config.identity import refuse_copy, refuse_host, settle
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock
-from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.log_file import LogFile
-from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.service_manager import ServiceManager
 from muster.model.errors import (
@@ -46,8 +45,6 @@ T = TypeVar("T")
 READY_S = 20.0
 STATUS_S = 1.0
 HEALTH_S = 0.5
-SWEEP_S = 5.0
-"""How often the supervisor looks for processes of dead workers while nobody has ended."""
 CONTROL_S = 2.0
 """How long the owner may take to answer while the crew is being ended."""
 STOP_S = STOP_BY_S + 10.0
@@ -122,9 +119,9 @@ class SupervisedCrew:
         )
         self.api = Api(Connection(project.socket))
         self.control = Api(Connection(project.socket), reply_s=CONTROL_S)
-        self._heard_s = self._looked_s = self._asked_s = self._swept_s = time.monotonic()
+        self._heard_s = self._looked_s = self._asked_s = time.monotonic()
         self._unheard = 0
-        self._swept_pids: set[int] | None = None
+        self._leftovers = Leftovers()
         """Who was there at the last sweep; None: it found something, so there may be more."""
         self._took_over = False
         self._waits_for_space = False
@@ -233,11 +230,8 @@ class SupervisedCrew:
             self._reload()
         if not self.supervisor.draining:
             self.supervisor.refuse_hopeless()
-        now_s, pids = time.monotonic(), self.supervisor.own_pids
-        # To look through all processes takes milliseconds, and they come to us when somebody has died.
-        if pids != self._swept_pids or now_s - self._swept_s >= SWEEP_S:
-            self._swept_s = now_s
-            self._swept_pids = None if self._kill_leftovers() else pids
+        now_s = time.monotonic()
+        self._leftovers.look(self.supervisor.own_pids)
         silent_s = now_s - max(self._heard_s, self.supervisor.owner.started_s)
         if silent_s < self._hung_s or self._unheard < UNHEARD:
             self._manager.ping()
@@ -351,18 +345,6 @@ class SupervisedCrew:
             self._say(f"Crew     {counted(new, 'more worker')}, as ordered")
             self.supervisor.add_workers(new)
 
-    def _kill_leftovers(self) -> bool:
-        """Orphans that became our children are processes of dead workers' agents that shed their mark.
-
-        Returns whether there were any: their own children come next.
-        """
-        orphans = adopted_orphans(self.supervisor.own_pids)
-        for orphan in orphans:
-            if not orphan.gone:
-                send(orphan.id, signal.SIGKILL)
-        reap_zombies(orphans)
-        return bool(orphans)
-
     def _tell(self, path: str, content: dict[str, Any]) -> None:
         # It may be full, or being started again: the loop that winds down asks once more.
         with suppress(Unavailable):
@@ -408,7 +390,7 @@ class SupervisedCrew:
         deadline_s = time.monotonic() + KILL_S
         # The owner sees them die, kills their agents' processes and frees their tasks.
         while time.monotonic() < deadline_s and self._living_workers():
-            self._kill_leftovers()
+            kill_leftovers(self.supervisor.own_pids)
             time.sleep(TICK_S)
         self._sweep()
 
@@ -417,7 +399,7 @@ class SupervisedCrew:
         kill_recorded(self._project.attempts_dir, self._host)
         self._host.kill_marked(self._marks)
         deadline_s = time.monotonic() + KILL_S
-        while self._kill_leftovers() and time.monotonic() < deadline_s:
+        while kill_leftovers(self.supervisor.own_pids) and time.monotonic() < deadline_s:
             time.sleep(TICK_S / 10)
 
     def _living_workers(self) -> bool:

@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 from muster.app.agents import agents_of
 from muster.app.interrupts import DRAIN, Interrupts
+from muster.app.leftovers import Leftovers
 from muster.app.parts import make_state_dir, python_module
 from muster.client.remote import ServerUrl
 from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
-from muster.hosts.local_host import LocalHost, adopted_orphans, become_subreaper, reap_zombies
+from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.plain_files import replace_plain
-from muster.hosts.process_table import send
 from muster.hosts.process_tree import kill_recorded
 from muster.model.errors import Conflict, OwnerUnavailable
 from muster.worker.supervisor import TICK_S, Supervisor
@@ -100,11 +100,11 @@ class RemoteCrew:
 
         Raises MusterError where none can start.
         """
-        supervisor = self._supervisor
+        supervisor, leftovers = self._supervisor, Leftovers()
         try:
             while not supervisor.drained():
                 supervisor.tick()
-                self._reap()
+                leftovers.look(supervisor.own_pids)
                 if interrupts.level > DRAIN:
                     break
                 if interrupts.level and not supervisor.draining:
@@ -127,10 +127,3 @@ class RemoteCrew:
         for child in self._supervisor.workers:
             if child.pid is not None and time.monotonic() - child.started_s > KNOWN_S:
                 child.registered, child.failures = True, 0
-
-    def _reap(self) -> None:
-        orphans = adopted_orphans(self._supervisor.own_pids)
-        for orphan in orphans:
-            if not orphan.gone:
-                send(orphan.id, signal.SIGKILL)
-        reap_zombies(orphans)

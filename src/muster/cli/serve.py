@@ -18,6 +18,7 @@ from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.hosts.file_lock import holder
+from muster.hosts.logs import JSON
 from muster.hosts.plain_files import replace_plain
 from muster.model.access import Role
 from muster.model.errors import Conflict, MusterError
@@ -85,7 +86,8 @@ def run(args: argparse.Namespace) -> int:
             raise
     args.serving = settings.url
     if settings.login:
-        _first_token(project)
+        person = sys.stdout.isatty() and not args.json and config.log.format != JSON
+        args.first_token = _first_token(project, show=person)
     return up.run(args)
 
 
@@ -116,20 +118,23 @@ def _refuse_two(project: Project, settings: ServeSettings, listens_at: str | Non
         )
 
 
-def _first_token(project: Project) -> None:
-    """Somebody has to be able to log in: an OWNER's token, shown once on a terminal, else left in a file."""
+def _first_token(project: Project, *, show: bool) -> str:
+    """Somebody has to be able to log in: an OWNER's token, shown once to a person, else left in a file.
+
+    Its path; empty where it was shown, or where there are tokens.
+    """
     with connect_to(project) as context:
         api = context.api
         if api.get("/api/v1/tokens"):
-            return
+            return ""
         who = user_name(os.getuid())
         if who not in {member["name"] for member in api.get("/api/v1/members")}:
             api.post("/api/v1/members", {"actor": actor(), "name": who, "role": Role.OWNER})
         body = {"actor": actor(), "name": "first", "member": who, "role": Role.OWNER}
         secret = api.post("/api/v1/tokens", body)["token"]
-    if sys.stdout.isatty():
+    if show:
         print(f"Your token, shown this once: {secret}", flush=True)
-        return
+        return ""
     path = project.first_token_file
     replace_plain(path, secret.encode() + b"\n")
-    print(f"Your token is in {path}", flush=True)
+    return str(path)

@@ -87,6 +87,8 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
                 if serving := getattr(args, "serving", ""):
                     show.say(f"Serving  {_listening(crew.control, serving)}")
+                if token := getattr(args, "first_token", ""):
+                    show.say(f"Token    in {token}")
                 feed = Feed(project, crew.last_event(), show)
                 stack.enter_context(closing(feed))
             crew.work_until(lambda: False)
@@ -135,4 +137,6 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     told = f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them"
     serving = getattr(args, "serving", "")
     more = [f"Serving  {_listening(api, serving)}"] if serving else []
+    if token := getattr(args, "first_token", ""):
+        more.append(f"Token    in {token}")
     return answer(args, {"supervisor": process.pid, "owner": owner}, told, *more)

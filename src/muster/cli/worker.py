@@ -19,7 +19,7 @@ from muster.client.remote import CA_FILE
 from muster.config.contexts import KnownServer
 from muster.hosts.file_lock import holder
 from muster.model import kinds
-from muster.model.errors import BadInput, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
+from muster.model.errors import BadInput, Forbidden, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
 from muster.model.json_value import Json
 from muster.model.states import STOP_BY_S
 from muster.model.wording import counted
@@ -250,12 +250,19 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
     from muster.app.interrupts import Interrupts
     from muster.app.remote_crew import RemoteCrew
     from muster.app.settings import load_config
+    from muster.cli.login import whoami
     from muster.config.project import Project, find_project
     from muster.model.marks import TRAITS
 
     folder = start_folder(args.root)
     project = find_project(folder, {}) or Project(folder)
     token = args.token or server.token
+    try:
+        whoami(KnownServer(server.url, token, server.ca))
+    except Forbidden:  # one that may only be a worker
+        pass
+    except Unavailable as error:
+        note(f"{error.message}; it is asked again until it answers")
     if server.ca:
         os.environ[CA_FILE] = server.ca
     os.environ[TRAITS] = json.dumps(traits)

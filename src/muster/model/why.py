@@ -312,7 +312,10 @@ def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
         )
     if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
-    return f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml"
+    return (
+        f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml and start the crew anew, "
+        f"or start the app {wanted}"
+    )
 
 
 def _offline(wanted: str, needs: tuple[str, ...], facts: CrewFacts) -> str:

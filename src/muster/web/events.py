@@ -42,6 +42,11 @@ async def stream(web: Backend, request: Request, query: FollowQuery) -> Stream:
     """Events as they come, after those that there are: server-sent, each with its id, its data as in the list."""
     last = request.header(b"last-event-id")
     after = None if query.new and not last else place_of(last, query.after)
+    if after is not None and after > (newest := await web.reads.last_event_id()):
+        raise BadInput(
+            f"event {after} has not happened: the newest is {newest}",
+            "an older store was put back, or this is another one: begin anew, without Last-Event-ID",
+        )
     feed = web.feeds.get("")
     if feed is None:
         feed = web.feeds[""] = EventFeed(

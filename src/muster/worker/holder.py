@@ -97,7 +97,8 @@ class Holder:
 
     def run(self) -> bool:
         """Works until drained; False when the owner has declared this worker dead.  Raises NotAllowed."""
-        self._register()
+        if not self._register():
+            return True
         heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         heart.start()
         if self._lease_s is not None:
@@ -140,20 +141,22 @@ class Holder:
         with self._lock:
             return bool(self._held)
 
-    def _register(self) -> None:
+    def _register(self) -> bool:
+        """False where it was drained before anybody has answered."""
         command = replace(self._registration, unfit=self._unfit())
         wait_s = RECONNECT_FIRST_S
-        while True:
+        while not self._draining.is_set():
             try:
                 registered = self._crew.register(command)
                 self._heartbeat_s, self.lease_s = registered.heartbeat_s, registered.lease_s
                 self._lease_s = registered.lease_s if registered.freeze else None
-                return
+                return True
             except AWAY:
                 if self._left_alone():
                     raise
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
+        return False
 
     def _left_alone(self) -> bool:
         return time.monotonic() - self._heard_s > self._orphan_grace_s
