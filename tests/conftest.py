@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -83,10 +84,20 @@ def postgres_database(postgres: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def postgres_store(postgres: str) -> Iterator[str]:
-    """The address of a new store, for a user who owns it and is no superuser."""
-    with database(postgres, template(postgres, FOLDER)) as url:
-        yield at(url, url.rpartition("/")[2], USER)
+def new_postgres_store(postgres: str) -> Iterator[Callable[[], str]]:
+    """Makes stores, each with an address for a user who owns it and is no superuser."""
+    with ExitStack() as made:
+
+        def make() -> str:
+            url = made.enter_context(database(postgres, template(postgres, FOLDER)))
+            return at(url, url.rpartition("/")[2], USER)
+
+        yield make
+
+
+@pytest.fixture
+def postgres_store(new_postgres_store: Callable[[], str]) -> str:
+    return new_postgres_store()
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 The first process that needs one starts it, the others find it by the note that it leaves; the run's first process
 ends both (`stop_servers`).  An address in TEST_POSTGRES or TEST_VALKEY names a server that is there already.
 
-    TEST_POSTGRES=postgresql://postgres@db:5432/postgres    a superuser: databases and roles are made and dropped
-    TEST_VALKEY=valkey://127.0.0.1:6379/0                   its databases are flushed
+    TEST_POSTGRES=postgresql://postgres@db:5432/postgres    a superuser: databases come and go, roles stay
+    TEST_VALKEY=valkey://127.0.0.1:6379/0                   keys of its own per test
 """
 
 from __future__ import annotations
@@ -135,17 +135,12 @@ def run_postgres(folder: Path, settings: dict[str, str] | None = None) -> Runnin
     """The server of a cluster that is there, once it takes connections."""
     user = _server_user()
     programs = _postgres_programs(folder, user)
-    port = free_port()
-    chosen = {
-        **SETTINGS,
-        "listen_addresses": "127.0.0.1",
-        "port": str(port),
-        "unix_socket_directories": str(folder),
-        **(settings or {}),
-    }
+    port = (settings or {}).get("port") or str(free_port())
+    places = {"listen_addresses": "127.0.0.1", "port": port, "unix_socket_directories": str(folder)}
+    chosen = {**SETTINGS, **places, **(settings or {})}
     options = [word for name, value in chosen.items() for word in ("-c", f"{name}={value}")]
     process = _spawn([programs / "postgres", "-D", folder / "data", *options], folder, user)
-    ready = [programs / "pg_isready", "-q", "-h", folder, "-p", str(port)]
+    ready = [programs / "pg_isready", "-q", "-h", folder, "-p", port]
     _wait_for(process, folder, lambda: subprocess.run(ready, check=False).returncode == 0)
     url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
     return Running(url, process.pid, str(folder), str(folder / f".s.PGSQL.{port}"))

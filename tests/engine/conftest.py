@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
+from driven_postgres import DrivenPostgres
 from engine_rig import Rig, audited
 
 from muster.stores.sqlite.store import SqliteStore
@@ -38,18 +41,31 @@ SHARED_TOO = {
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if metafunc.module.__name__ in SHARED_TOO and "rig" in metafunc.fixturenames:
-        metafunc.fixturenames.insert(0, "several_servers")  # before any rig is made
-        metafunc.parametrize("several_servers", [False, True], indirect=True, ids=["alone", "shared"])
+    if metafunc.module.__name__ in SHARED_TOO and "several_servers" in metafunc.fixturenames:
+        metafunc.parametrize("several_servers", ["alone", "shared", "postgres"], indirect=True)
 
 
 @pytest.fixture
-def several_servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param:
-        monkeypatch.setattr(Rig, "_open_store", lambda rig: SharedStore(SqliteStore.open(rig.path)))
+def several_servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """On which store a rig is opened."""
+    chosen: str = getattr(request, "param", "alone")
+    with ExitStack() as opened:
+        if chosen == "shared":
+            monkeypatch.setattr(Rig, "_open_store", lambda rig: SharedStore(SqliteStore.open(rig.path)))
+        elif chosen == "postgres":
+            make = request.getfixturevalue("new_postgres_store")
+            urls: dict[int, str] = defaultdict(make)
+
+            def open_store(rig: Rig) -> DrivenPostgres:
+                store = DrivenPostgres(urls[id(rig)])
+                opened.callback(store.close)
+                return store
+
+            monkeypatch.setattr(Rig, "_open_store", open_store)
+        yield chosen
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig(several_servers: str) -> Iterator[Rig]:
     with audited() as made:
         yield made

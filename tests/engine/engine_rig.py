@@ -243,6 +243,13 @@ class Rig:
         """All rows, by plain SQL."""
         return history_of(self.store)
 
+    def sql(self, statement: str) -> list[Any]:
+        """The rows of one statement, past the port."""
+        if hasattr(self.store, "sql"):
+            found: list[Any] = self.store.sql(statement)
+            return found
+        return list(self.store._writer.execute(statement))
+
     def audit(self) -> None:
         """What holds after every test: events fold to rows (S7), nothing waits in limbo (L3)."""
         by_task: dict[int, list[Event]] = {}
@@ -272,8 +279,9 @@ def audited() -> Iterator[Rig]:
     made.store.close()
 
 
-def history_of(store: SqliteStore) -> History:
-    return History(**read_rows(store._reader)._asdict())
+def history_of(store: Any) -> History:
+    rows = store.history() if hasattr(store, "history") else read_rows(store._reader)
+    return History(**rows._asdict())
 
 
 def event_of(view: EventView) -> Event:

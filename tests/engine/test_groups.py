@@ -17,7 +17,7 @@ GROUP = {"is_group": True}
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig(several_servers: str) -> Iterator[Rig]:
     with audited() as made:
         made.register()
         yield made

@@ -55,7 +55,7 @@ def test_an_edit_changes_the_task_and_leaves_one_event_with_what_was(rig: Rig) -
     assert (task.tags, task.timeout_s) == (("t",), 60)
     assert (event.event, event.actor) == ("edited", "ada")
     assert event.message == "title, description, agent, priority, timeout_s, tags edited by ada"
-    row = rig.store._writer.execute("SELECT details FROM events WHERE event = 'edited'").fetchone()
+    (row,) = rig.sql("SELECT details FROM events WHERE event = 'edited'")
     assert '"title":"a"' in row[0] and "(3000 characters)" in row[0] and len(row[0]) < 2500
 
 

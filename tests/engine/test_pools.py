@@ -22,7 +22,7 @@ POOLS = {"opus": "anthropic", "haiku": "anthropic", "codex": "openai"}
 
 
 @pytest.fixture
-def rig() -> Any:
+def rig(several_servers: str) -> Any:
     made = Rig(Policy(lease_s=LEASE_S, pools=POOLS))
     agents = ("codex", "haiku", "opus")
     made.register(agents=agents, general=("opus",), slots=9)

@@ -13,7 +13,7 @@ from muster.ports.runtime import READY
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
+def rig(several_servers: str) -> Iterator[Rig]:
     with audited() as made:
         made.register(slots=10)
         yield made

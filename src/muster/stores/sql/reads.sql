@@ -201,7 +201,7 @@ SELECT workspace_id, name FROM agents WHERE token_hash = ?1
 -- name: tasks_of_agent
 -- Of the newest attempts: an index by agent would cost each claim.
 SELECT task_id FROM (SELECT t.id AS task_id, a.agent FROM tasks t JOIN attempts a ON a.task_id = t.id AND a.epoch = t.epoch
-                      WHERE @mine(t) ORDER BY t.id DESC LIMIT 20000)
+                      WHERE @mine(t) ORDER BY t.id DESC LIMIT 20000) newest
  WHERE agent = ?1 LIMIT ?2
 
 -- name: beats

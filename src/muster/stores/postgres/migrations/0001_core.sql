@@ -204,7 +204,7 @@ CREATE TABLE tasks (
     from_file          smallint NOT NULL CHECK (from_file IN (0, 1)),
     result             text,
     summary            text NOT NULL DEFAULT '',
-    version            bigint NOT NULL DEFAULT 1,
+    version            bigint NOT NULL DEFAULT 1,  -- an update says which one it was decided on
     ready              smallint NOT NULL GENERATED ALWAYS AS (CASE
         WHEN status = 'PENDING' AND unmet = 0 AND next_attempt_at_ms IS NULL AND lingering_epoch IS NULL AND is_group = 0
         THEN 1 ELSE 0 END) STORED,
@@ -219,7 +219,6 @@ CREATE TABLE tasks (
         THEN 1 ELSE 0 END) STORED
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
--- `version` counts changes: an update says which one it was decided on.
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (workspace_id, lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
 CREATE INDEX tasks_workspace ON tasks (workspace_id, id);
@@ -434,6 +433,7 @@ CREATE TABLE workers (
     general          text NOT NULL,
     offers           text NOT NULL,
     unfit            text NOT NULL,
+    lacking          text NOT NULL,
     status           text NOT NULL CHECK (status IN ('starting', 'idle', 'busy', 'stopping', 'dead')),
     registered_at_ms bigint NOT NULL,
     last_seen_at_ms  bigint NOT NULL,
@@ -443,7 +443,8 @@ CREATE TABLE workers (
     reason           text NOT NULL,
     name             text,
     capabilities     text NOT NULL,
-    metadata         text NOT NULL
+    metadata         text NOT NULL,
+    spoken_by        text NOT NULL
 );
 CREATE INDEX workers_living ON workers (status) WHERE ended_at_ms IS NULL;
 
@@ -483,17 +484,3 @@ CREATE TABLE agent_heartbeats (
 );
 CREATE INDEX agent_heartbeats_agent ON agent_heartbeats (workspace_id, agent, id);
 CREATE INDEX agent_heartbeats_age ON agent_heartbeats (at_ms);
-
--- How many more tasks may wait before the waiting ones are counted again, by how many may wait at most.
-CREATE TABLE room (
-    workspace_id bigint NOT NULL,
-    most         bigint NOT NULL,
-    count        bigint NOT NULL,
-    PRIMARY KEY (workspace_id, most)
-) WITH (fillfactor = 50);
-
--- Why nothing is written any more, where it is so.
-CREATE TABLE halt (
-    number smallint PRIMARY KEY CHECK (number = 1),
-    reason text NOT NULL
-);

@@ -1,4 +1,18 @@
--- What goes with the tables: numbers, the order of events, partitions, and who sees which rows.
+-- What goes with the tables: what servers share, numbers, the order of events, partitions, and who sees which rows.
+
+-- How many more tasks may wait before the waiting ones are counted again, by how many may wait at most.
+CREATE TABLE room (
+    workspace_id bigint NOT NULL,
+    most         bigint NOT NULL,
+    count        bigint NOT NULL,
+    PRIMARY KEY (workspace_id, most)
+) WITH (fillfactor = 50);
+
+-- Why nothing is written any more, where it is so.
+CREATE TABLE halt (
+    number smallint PRIMARY KEY CHECK (number = 1),
+    reason text NOT NULL
+);
 
 -- So many numbers that nobody is ever given again, growing, the first one not below `lowest`; they are taken
 -- whatever becomes of the transaction, which nobody waits for.

@@ -1,0 +1,163 @@
+"""A PostgreSQL store is opened: by several servers at once, by users who may not, months later."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+
+import asyncpg
+import pytest
+from store_rows import NOW, make_attempt, make_event, new_task, writes
+
+from muster.model.errors import StoreAway, StoreFault, StoreRefused
+from muster.model.numbers import first_id
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.ports.store import Transaction
+from muster.stores.postgres.schema import ENGINE, QUERY, newest_schema
+from muster.stores.postgres.store import PostgresStore
+from patience import PATIENCE_S
+from postgres_databases import USER, at, run_sql
+from real_servers import free_port
+
+OPENS = """\
+import asyncio, sys
+from muster.stores.postgres.store import PostgresStore
+
+async def work():
+    print("ready", flush=True)
+    sys.stdin.readline()
+    store = await PostgresStore.open(sys.argv[1])
+    print(await store.reads.store_meta("store"))
+    await store.aclose()
+
+asyncio.run(work())
+"""
+
+
+def opened(url: str) -> PostgresStore:
+    """Closed again."""
+
+    async def work() -> PostgresStore:
+        store = await PostgresStore.open(url)
+        await store.aclose()
+        return store
+
+    return asyncio.run(work())
+
+
+def test_three_servers_that_start_at_once_make_one_store(postgres_database: str) -> None:
+    url = at(postgres_database, postgres_database.rpartition("/")[2], USER)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    servers = [subprocess.Popen([sys.executable, "-c", OPENS, url], **pipes) for _ in range(3)]  # type: ignore[call-overload]
+    for server in servers:
+        assert server.stdout.readline() == "ready\n"
+    for server in servers:
+        server.stdin.write("go\n")
+        server.stdin.flush()
+    names = [server.communicate(timeout=PATIENCE_S)[0] for server in servers]
+    assert [server.returncode for server in servers] == [0, 0, 0]
+    assert len(set(names)) == 1 and names[0].strip() != "None"
+    assert [row[0] for row in run_sql(postgres_database, "SELECT number FROM muster.schema_version")] == [1]
+
+
+def test_a_user_who_may_make_nothing_is_told_what_a_superuser_has_to_say(
+    postgres: str, postgres_database: str
+) -> None:
+    name = postgres_database.rpartition("/")[2]
+    stranger = f"stranger_{name}"
+    run_sql(postgres, f"CREATE ROLE {stranger} LOGIN")
+    try:
+        with pytest.raises(StoreRefused, match="may not make the tables") as refused:
+            opened(at(postgres_database, name, stranger))
+        for command in refused.value.hint.removeprefix("as a superuser: ").strip(";").split(";"):
+            try:
+                run_sql(postgres_database, command)
+            except asyncpg.DuplicateObjectError:
+                assert "CREATE ROLE" in command, "another database of this server has the roles already"
+        opened(at(postgres_database, name, stranger))
+    finally:
+        run_sql(postgres, f"DROP DATABASE {name} WITH (FORCE)", f"DROP ROLE {stranger}")
+
+
+def test_a_user_of_a_store_need_not_own_it(postgres: str, postgres_store: str) -> None:
+    """Who makes it, and whom the servers connect as, may be two."""
+    name = postgres_store.rpartition("/")[2]
+    server = f"server_{name}"
+    run_sql(postgres, f"CREATE ROLE {server} LOGIN", f"GRANT {ENGINE}, {QUERY} TO {server}")
+    try:
+        store = opened(at(postgres_store, name, server))
+        assert store.fault is None
+    finally:
+        run_sql(postgres, f"DROP ROLE {server}")
+
+
+def test_a_newer_store_is_refused(postgres: str, postgres_store: str) -> None:
+    database = at(postgres, postgres_store.rpartition("/")[2])
+    run_sql(database, f"INSERT INTO muster.schema_version (number) VALUES ({newest_schema() + 1})")
+    with pytest.raises(StoreRefused, match="knows up to"):
+        opened(postgres_store)
+
+
+def test_a_server_that_is_not_there_is_told() -> None:
+    with pytest.raises(StoreAway, match="does not answer"):
+        opened(f"postgresql://muster@127.0.0.1:{free_port()}/muster")
+
+
+def test_a_database_that_is_not_there_is_told(postgres: str) -> None:
+    with pytest.raises(StoreFault, match="nobody_made_it"):
+        opened(at(postgres, "nobody_made_it"))
+
+
+def test_events_and_attempts_stand_in_the_partition_of_their_tasks_month(
+    postgres: str, postgres_store: str
+) -> None:
+    database = at(postgres, postgres_store.rpartition("/")[2])
+
+    async def work() -> None:
+        store = await PostgresStore.open(postgres_store)
+        try:
+            here = await store.reads.now(NOW)
+            (task_id,) = [first_id(here.wall_ms) + 7]
+
+            async def add(tx: Transaction) -> None:
+                rows = writes(
+                    new_tasks=[new_task(task_id)],
+                    opened=[make_attempt(task_id, 1)],
+                    events=[make_event(task_id, 1), make_event(0, 1)],
+                )
+                await tx.of(DEFAULT_WORKSPACE).write(rows, NOW)
+
+            await store.transact(add)
+        finally:
+            await store.aclose()
+
+    asyncio.run(work())
+    month = run_sql(database, "SELECT to_char(now() AT TIME ZONE 'UTC', '_YYYY_MM')")[0][0]
+    where = "SELECT tableoid::regclass::text, count(*) FROM muster.{} GROUP BY 1 ORDER BY 1"
+    found = {
+        table: [row[0] for row in run_sql(database, where.format(table))] for table in ("events", "attempts")
+    }
+    assert found == {
+        "events": [f"muster.events{month}", "muster.events_before"],
+        "attempts": [f"muster.attempts{month}"],
+    }
+
+
+def test_partitions_are_made_months_ahead(postgres: str, postgres_store: str) -> None:
+    database = at(postgres, postgres_store.rpartition("/")[2])
+    last = run_sql(database, "SELECT to_char((now() AT TIME ZONE 'UTC') + interval '3 months', '_YYYY_MM')")[
+        0
+    ][0]
+    run_sql(database, f"DROP TABLE muster.events{last}", f"DROP TABLE muster.attempts{last}")
+
+    async def work() -> None:
+        store = await PostgresStore.open(postgres_store)
+        await store.look()
+        await store.aclose()
+
+    asyncio.run(work())
+    made = run_sql(
+        database, f"SELECT count(*) FROM pg_inherits WHERE inhrelid = 'muster.events{last}'::regclass"
+    )
+    assert made[0][0] == 1
