@@ -71,7 +71,7 @@ class ServedOwner:
         return None
 
     def unwritable(self) -> MusterError | None:
-        return None
+        return self.halted()
 
     async def back_up(self, target: Path, force: bool) -> BackedUp:
         report = await asyncio.to_thread(back_up, self._path, target, force=force)

@@ -65,6 +65,10 @@ def test_a_program_that_serves_itself_has_no_process(cli, owner):
     for words in (("status",), ("worker", "list"), ("worker", "show", "agent-zzzzzzzz")):
         said = cli(*words).out
         assert "serves itself" in said and "pid 0" not in said and ":0" not in said, said
+    owner.do(c.Deregister(worker_id="agent-zzzzzzzz", reason="asked for by ann"))
+    added = cli("task", "add", "for it", "--key", "its", "--agent", "dev-1")
+    assert added.code == 0 and "agent dev-1, a program, is offline" in added.err
+    assert "agent dev-1, a program, has ended" in cli("why", "its").out
 
 
 def test_one_is_asked_to_end(cli, two):

@@ -178,17 +178,22 @@ def post(action: str, **more: Any) -> Act:
 
 
 def refuse_unknown_agent(context: Context, name: str) -> None:
-    """Raises NotFound for an agent that is neither configured nor offered by a worker."""
+    """Raises NotFound for an agent that is neither configured, nor offered by a worker, nor a program that has
+    registered."""
     workers = context.api.get("/api/v1/workers")
     offered = {agent for worker in workers for agent in worker["agents"]}
     if name in offered:
+        return
+    programs = {agent["id"] for agent in context.api.get("/api/v1/agents") if agent["servesItself"]}
+    if name in programs:
+        note(f"agent {clean(name)}, a program, is offline: such a task waits until it is heard again")
         return
     if context.here is None:  # its settings are elsewhere
         note(f"no worker that is up offers agent {clean(name)}")
         return
     from muster.app.settings import load_config
 
-    known = offered | set(load_config(context.here.root).agents)
+    known = offered | programs | set(load_config(context.here.root).agents)
     if name not in known:
         names = ", ".join(sorted(known))
         raise NotFound(

@@ -130,13 +130,12 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             words = last_words(project.log_file, begins)
             raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
-    api = Api(Connection(project.socket))
+    api, serving = Api(Connection(project.socket)), getattr(args, "serving", "")
+    more = [f"Serving  {_listening(api, serving)}"] if serving else []  # by then it is the owner that stays
     owner = api.get("/api/v1/owner")["pid"]
     # The daemon outlives this command on purpose.
     process.returncode = 0
     told = f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them"
-    serving = getattr(args, "serving", "")
-    more = [f"Serving  {_listening(api, serving)}"] if serving else []
     if token := getattr(args, "first_token", ""):
         more.append(f"Token    in {token}")
     return answer(args, {"supervisor": process.pid, "owner": owner}, told, *more)
