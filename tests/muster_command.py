@@ -13,8 +13,8 @@ from muster.cli.main import main
 from patience import PATIENCE_S
 
 MUSTER = [sys.executable, "-m", "muster.cli.main"]
-PROCESSES = frozenset({"attach", "demo", "down", "orchestrator", "pr", "run", "up", "watch", "worker"})
-"""Commands that start others, end them or wait for them: they are processes of their own here, too."""
+PROCESSES = frozenset({"attach", "demo", "down", "orchestrator", "run", "start", "up", "watch", "--follow"})
+"""Words of commands that start others, end them or wait for them: they are processes of their own here, too."""
 
 
 def run_muster(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,30 @@ from pathlib import Path
 import pytest
 from copies import PLAN, RUN, Site, at_a_terminal, site
 
+from muster.config.identity import look, record_anew
+from muster.config.project import Project
 from patience import PATIENCE_S, until
 
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Site]:
+    with site(tmp_path / "here") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with site(tmp_path_factory.mktemp("run") / "here") as made:
+        made.go()
+        assert made.run().code == 0
+        yield made
+
+
+@pytest.fixture
+def done(run_once: Site, tmp_path: Path) -> Iterator[Site]:
+    """Its plan was run to the end before."""
+    shutil.copytree(run_once.root, tmp_path / "here")
+    record_anew(Project(tmp_path / "here"), look(run_once.project).id)  # as after a move
     with site(tmp_path / "here") as made:
         yield made
 
@@ -37,24 +57,22 @@ def rename(one: Site, to: str) -> Path:
 
 @pytest.mark.promise("S19")
 @pytest.mark.parametrize("to", ["todo.md", "docs/plan.md", "../outside.md"])
-def test_a_plan_file_renamed_between_two_runs(here: Site, to: str) -> None:
-    here.go()
-    assert here.run().code == 0
-    there = rename(here, to)
+def test_a_plan_file_renamed_between_two_runs(done: Site, to: str) -> None:
+    there = rename(done, to)
     there.write_text(there.read_text() + "- [ ] Three {#three agent=work}\n")
-    code, said = here("plan", "diff", str(there))
+    code, said = done("plan", "diff", str(there))
     assert code == 0 and "1 added" in said, said
-    code, said = run(here, to, "--dry-run")
+    code, said = run(done, to, "--dry-run")
     assert code == 0 and "2 completed" in said, said
-    assert plans(here) == {"plan": "plan.md"}, "to look changes nothing"
-    code, said = run(here, to)
+    assert plans(done) == {"plan": "plan.md"}, "to look changes nothing"
+    code, said = run(done, to)
     assert code == 0 and "plan plan goes on: its file plan.md is" in said and "1 task added" in said, said
-    assert len(here.begun()) == 3
+    assert len(done.begun()) == 3
     assert there.read_text().count("[x]") == 3
-    assert list(plans(here)) == ["plan"]
-    events = here("audit", "list", "--json").said
+    assert list(plans(done)) == ["plan"]
+    events = done("audit", "list", "--json").said
     assert "plan_moved" in events
-    assert here("audit", "verify").code == 0 and here("db", "check").code == 0
+    assert done("audit", "verify").code == 0 and done("db", "check").code == 0
 
 
 def test_a_plan_file_renamed_while_its_crew_is_at_work_is_ticked_under_its_new_name(here: Site) -> None:
@@ -70,76 +88,66 @@ def test_a_plan_file_renamed_while_its_crew_is_at_work_is_ticked_under_its_new_n
     assert len(here.begun()) == 2
 
 
-def test_a_file_that_holds_little_of_the_plan_is_asked_about(here: Site) -> None:
-    here.go()
-    assert here.run().code == 0
-    rename(here, "todo.md").write_text(
+def test_a_file_that_holds_little_of_the_plan_is_asked_about(done: Site) -> None:
+    rename(done, "todo.md").write_text(
         "# Another\n\n- [ ] One {#one agent=work}\n"
         + "".join(f"- [ ] T{n} {{agent=work}}\n" for n in range(5))
     )
     for argv in (["run"], ["plan", "add"], ["plan", "diff"], ["run", "--dry-run"]):
-        code, said = here(*argv, str(here.root / "todo.md"))
+        code, said = done(*argv, str(done.root / "todo.md"))
         assert code == 6 and "todo.md may be the renamed file of plan plan, whose file was plan.md" in said, (
             said
         )
         assert "--as plan if it is; --new if it is another plan" in said
-    assert len(here.begun()) == 2 and plans(here) == {"plan": "plan.md"}
-    ran = at_a_terminal(here.root, b"y\n", "plan", "add", str(here.root / "todo.md"))
+    assert len(done.begun()) == 2 and plans(done) == {"plan": "plan.md"}
+    ran = at_a_terminal(done.root, b"y\n", "plan", "add", str(done.root / "todo.md"))
     assert (
         ran.code == 0
         and "Is it that plan? [y/n]" in ran.said
         and "5 tasks added, 1 there already" in ran.said
     )
-    assert plans(here) == {"plan": "todo.md"}
+    assert plans(done) == {"plan": "todo.md"}
 
 
-def test_a_person_says_which_plan_it_is(here: Site) -> None:
-    here.go()
-    assert here.run().code == 0
-    (here.root / "other.md").write_text("# Other\n\n- [ ] Four {agent=work}\n")
-    code, said = run(here, "other.md", "--as", "plan")
+def test_a_person_says_which_plan_it_is(done: Site) -> None:
+    (done.root / "other.md").write_text("# Other\n\n- [ ] Four {agent=work}\n")
+    code, said = run(done, "other.md", "--as", "plan")
     assert code == 6 and "plan plan still has its file plan.md" in said
-    code, said = run(here, "other.md", "--as", "nobody")
+    code, said = run(done, "other.md", "--as", "nobody")
     assert code == 2 and "there is no plan 'nobody' with a file" in said
-    rename(here, "todo.md")
-    code, said = run(here, "other.md", "--as", "plan")
-    assert code == 0 and plans(here) == {"plan": "other.md"}, said
-    code, said = run(here, "todo.md", "--new")
-    assert code == 0 and plans(here) == {"plan": "other.md", "plan-2": "todo.md"}, said
+    rename(done, "todo.md")
+    code, said = run(done, "other.md", "--as", "plan")
+    assert code == 0 and plans(done) == {"plan": "other.md"}, said
+    code, said = run(done, "todo.md", "--new")
+    assert code == 0 and plans(done) == {"plan": "other.md", "plan-2": "todo.md"}, said
 
 
-def test_a_copied_plan_file_is_a_plan_of_its_own(here: Site) -> None:
-    here.go()
-    assert here.run().code == 0
-    (here.root / "second.md").write_text(PLAN)
-    code, said = run(here, "second.md")
+def test_a_copied_plan_file_is_a_plan_of_its_own(done: Site) -> None:
+    (done.root / "second.md").write_text(PLAN)
+    code, said = run(done, "second.md")
     assert code == 0 and "2 tasks added" in said and "not plan: that is another plan" in said
-    assert len(here.begun()) == 4
+    assert len(done.begun()) == 4
 
 
-def test_a_plan_whose_name_was_given_to_another_file(here: Site) -> None:
+def test_a_plan_whose_name_was_given_to_another_file(done: Site) -> None:
     """`mv plan.md old.md`, and a new plan.md: the old one is found by what it holds."""
-    here.go()
-    assert here.run().code == 0
-    rename(here, "old.md")
-    (here.root / "plan.md").write_text("# New\n\n- [ ] Fresh {agent=work}\n")
-    code, said = run(here, "old.md")
+    rename(done, "old.md")
+    (done.root / "plan.md").write_text("# New\n\n- [ ] Fresh {agent=work}\n")
+    code, said = run(done, "old.md")
     assert code == 0 and "0 tasks added, 2 there already" in said, said
-    code, said = run(here, "plan.md")
-    assert code == 0 and plans(here) == {"plan": "old.md", "new": "plan.md"}, said
-    assert len(here.begun()) == 3
+    code, said = run(done, "plan.md")
+    assert code == 0 and plans(done) == {"plan": "old.md", "new": "plan.md"}, said
+    assert len(done.begun()) == 3
 
 
 @pytest.mark.parametrize("first_is_there", [True, False])
-def test_ids_that_every_plan_has_do_not_make_two_plans_one(here: Site, first_is_there: bool) -> None:
-    here.go()
-    assert here.run().code == 0
+def test_ids_that_every_plan_has_do_not_make_two_plans_one(done: Site, first_is_there: bool) -> None:
     if not first_is_there:
-        (here.root / "plan.md").unlink()
-    (here.root / "next.md").write_text("- [ ] Wash {#one agent=work}\n- [ ] Iron {#two agent=work}\n")
-    code, said = run(here, "next.md")
+        (done.root / "plan.md").unlink()
+    (done.root / "next.md").write_text("- [ ] Wash {#one agent=work}\n- [ ] Iron {#two agent=work}\n")
+    code, said = run(done, "next.md")
     assert code == 0 and "2 tasks added" in said, said
-    assert plans(here) == {"plan": "plan.md", "next": "next.md"} and len(here.begun()) == 4
+    assert plans(done) == {"plan": "plan.md", "next": "next.md"} and len(done.begun()) == 4
 
 
 def test_a_plan_whose_file_still_has_some_of_it_is_not_taken_away_without_a_word(here: Site) -> None:
@@ -156,13 +164,11 @@ def test_a_plan_whose_file_still_has_some_of_it_is_not_taken_away_without_a_word
     assert code == 0 and plans(here) == {"plan": "next.md"} and len(here.begun()) == 3, said
 
 
-def test_two_who_follow_the_renamed_file_at_once(here: Site) -> None:
-    here.go()
-    assert here.run().code == 0
-    rename(here, "todo.md")
-    both = [subprocess.Popen([*RUN, str(here.root), "plan", "add", str(here.root / "todo.md")]) for _ in "ab"]
+def test_two_who_follow_the_renamed_file_at_once(done: Site) -> None:
+    rename(done, "todo.md")
+    both = [subprocess.Popen([*RUN, str(done.root), "plan", "add", str(done.root / "todo.md")]) for _ in "ab"]
     assert [process.wait(PATIENCE_S) for process in both] == [0, 0]
-    assert plans(here) == {"plan": "todo.md"}
+    assert plans(done) == {"plan": "todo.md"}
 
 
 def test_forget_lets_a_plan_go(here: Site) -> None:

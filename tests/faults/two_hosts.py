@@ -31,7 +31,8 @@ from real_processes import answers, stand_still
 CONFIG = """\
 [health]
 heartbeat = "200ms"
-lease = "2s"
+lease = "6s"
+remote_lease = "6s"
 sweep = "100ms"
 [task]
 backoff = { first = "50ms", max = "100ms" }

@@ -6,6 +6,8 @@ A situation is a task's status with its newest attempt's.  A cell reads `TASK/at
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 from machine_makers import NOW, commands, make_attempt, make_task, run
 from msgspec.structs import replace
@@ -105,6 +107,9 @@ FREE_TABLE: dict[str, dict[str, str]] = {
     "edit": dict.fromkeys(("PENDING", "ABORTED", "PAUSED", "FAILED", "CANCELLED"), "="),
 }
 """What moves a task that nobody holds, by its status; all else is an illegal move."""
+BACK = (TaskStatus.PENDING, TaskStatus.ABORTED)
+"""Of such a task a lost attempt may come back."""
+WITH_EPOCH = [name for name, command in commands().items() if hasattr(command, "epoch")]
 KEPT = ("account", "log")
 """What an ended attempt has printed and cost is kept beside it."""
 REPEATED: dict[str, set[AttemptStatus]] = {
@@ -179,28 +184,34 @@ def test_a_held_task_moves_as_the_table_says(name: str) -> None:
 
 
 @pytest.mark.promise("S5", "S11")
-@pytest.mark.parametrize("status", FREE)
-@pytest.mark.parametrize("ended", ENDED)
 @pytest.mark.parametrize("name", HELD_TABLE)
-def test_a_free_task_moves_as_the_table_says(name: str, status: TaskStatus, ended: AttemptStatus) -> None:
-    task, attempt = make_task(status, epoch=4), make_attempt(ended)
-    if name in FREE_TABLE:
-        assert outcome(task, attempt, name) == FREE_TABLE[name].get(status, ILLEGAL)
-    elif name == "readopt" and ended is AttemptStatus.LOST and status in {"PENDING", "ABORTED"}:
-        assert outcome(task, attempt, name) == "ASSIGNED/assigned", "its process has not begun"
-        assert outcome(task, replace(attempt, started_at_ms=7), name) == "RUNNING/running"
-    else:
-        assert outcome(task, attempt, name) == ("=" if ended in REPEATED.get(name, ()) else STALE)
+def test_a_free_task_moves_as_the_table_says(name: str) -> None:
+    cells = list(product(FREE, ENDED))
+    found = {cell: outcome(make_task(cell[0], epoch=4), make_attempt(cell[1]), name) for cell in cells}
+    assert found == {cell: wanted_of_free(name, *cell) for cell in cells}
 
 
-@pytest.mark.parametrize("status", FREE)
-@pytest.mark.parametrize("name", HELD_TABLE)
-def test_a_task_that_was_never_claimed_knows_no_epoch(name: str, status: TaskStatus) -> None:
-    task = make_task(status)
+def wanted_of_free(name: str, status: TaskStatus, ended: AttemptStatus) -> str:
     if name in FREE_TABLE:
-        assert outcome(task, None, name) == FREE_TABLE[name].get(status, ILLEGAL)
+        return FREE_TABLE[name].get(status, ILLEGAL)
+    if name == "readopt" and ended is AttemptStatus.LOST and status in BACK:
+        return "ASSIGNED/assigned"
+    return "=" if ended in REPEATED.get(name, ()) else STALE
+
+
+@pytest.mark.parametrize("status", BACK)
+def test_an_attempt_whose_process_has_begun_comes_back_to_it(status: TaskStatus) -> None:
+    attempt = make_attempt(AttemptStatus.LOST, started_at_ms=7)
+    assert outcome(make_task(status, epoch=4), attempt, "readopt") == "RUNNING/running"
+
+
+@pytest.mark.parametrize("name", HELD_TABLE)
+def test_a_task_that_was_never_claimed_knows_no_epoch(name: str) -> None:
+    found = {status: outcome(make_task(status), None, name) for status in FREE}
+    if name in FREE_TABLE:
+        assert found == {status: FREE_TABLE[name].get(status, ILLEGAL) for status in FREE}
     else:
-        assert outcome(task, None, name) == (STALE if name in KEPT else REWOUND)
+        assert found == dict.fromkeys(FREE, STALE if name in KEPT else REWOUND)
 
 
 def test_the_tables_know_all_commands() -> None:
@@ -209,19 +220,15 @@ def test_the_tables_know_all_commands() -> None:
 
 
 @pytest.mark.promise("S3")
-@pytest.mark.parametrize("name", HELD_TABLE)
-@pytest.mark.parametrize("situation", COLUMNS)
-def test_an_older_epoch_is_stale_in_every_situation(name: str, situation: str) -> None:
-    task, attempt = held_by_attempt(situation)
-    command = commands(epoch=3)[name]
-    if not hasattr(command, "epoch"):
-        return
-    with pytest.raises(MusterError) as refused:
-        run(task, attempt, command)
-    assert refused.value.code == STALE
+@pytest.mark.parametrize("name", WITH_EPOCH)
+def test_an_older_epoch_is_stale_in_every_situation(name: str) -> None:
+    for situation in COLUMNS:
+        with pytest.raises(MusterError) as refused:
+            run(*held_by_attempt(situation), commands(epoch=3)[name])
+        assert refused.value.code == STALE, situation
 
 
-@pytest.mark.parametrize("name", [name for name, command in commands().items() if hasattr(command, "epoch")])
+@pytest.mark.parametrize("name", WITH_EPOCH)
 def test_an_epoch_above_the_stores_means_that_it_was_rewound(name: str) -> None:
     task, attempt = held_by_attempt("RUNNING/running")
     with pytest.raises(MusterError) as refused:

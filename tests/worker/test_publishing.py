@@ -36,6 +36,7 @@ GIT = """\
 #!/bin/sh
 # After the git command that the file "strike" names, whoever has called git is dead.
 PATH={path}
+[ -e {folder}/strike ] || exec git "$@"
 git "$@"; code=$?
 case " $* " in *"$(cat {folder}/strike 2>/dev/null || echo no such command)"*)
     mv {folder}/strike {folder}/struck 2>/dev/null && kill -{signal} $PPID
