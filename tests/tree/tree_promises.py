@@ -7,15 +7,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROMISES = (
-    *(f"S{number}" for number in range(1, 14)),
-    "S15",
-    "S16",
-    "S17",
-    "S18",
-    "S19",
+    *(f"S{number}" for number in range(1, 20)),
     *(f"L{number}" for number in range(1, 6)),
 )
-"""S14 comes with Valkey."""
 
 
 def marks(files: Iterable[Path]) -> dict[str, list[str]]:

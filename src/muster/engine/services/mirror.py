@@ -21,8 +21,8 @@ from muster.ports.runtime import (
 )
 from muster.ports.store import Reads
 
-SHOW_MS, SHOW_IDLE_MS = 1_000, 10_000
-"""Between two pictures: while things happen, and while nothing does."""
+SHOW_MS, SHOW_IDLE_MS = 1_000, 5_000
+"""Between two pictures: while things happen, and while nothing does; what was lost is shown again by then."""
 PAUSE_S = 0.05
 """Between two looks at new events, however many come."""
 BEHIND_PAGES_MAX = 20

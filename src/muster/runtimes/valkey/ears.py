@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muster.runtimes.valkey.link import CALL_S, ValkeyLink, weather
+from muster.runtimes.valkey.link import CALL_S, ValkeyLink, heeding_cancellation, weather
 
 if TYPE_CHECKING:
     from valkey.asyncio.client import PubSub
@@ -40,8 +40,9 @@ class Ears:
     async def _listen(self) -> None:
         hearing = self._link.client().pubsub()
         try:
-            async with asyncio.timeout(CALL_S):
-                await hearing.psubscribe(self._pattern)
+            with heeding_cancellation():
+                async with asyncio.timeout(CALL_S):
+                    await hearing.psubscribe(self._pattern)
             await self._keep_hearing(hearing)
         finally:
             with contextlib.suppress(*weather()):
@@ -51,12 +52,14 @@ class Ears:
     async def _keep_hearing(self, hearing: PubSub) -> None:
         asked = False
         while True:
-            message = await hearing.get_message(timeout=SILENCE_S)
+            with heeding_cancellation():
+                message = await hearing.get_message(timeout=SILENCE_S)
             if message is None:
                 if asked:
                     raise TimeoutError("it does not answer")
-                async with asyncio.timeout(CALL_S):
-                    await hearing.ping()
+                with heeding_cancellation():
+                    async with asyncio.timeout(CALL_S):
+                        await hearing.ping()
                 asked = True
                 continue
             asked = False

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from muster.ports.runtime import Chance
@@ -64,8 +64,9 @@ class ValkeyLink:
         if self.wait_s > 0:
             return None
         try:
-            async with asyncio.timeout(CALL_S):
-                found = await work(self.client())
+            with heeding_cancellation():
+                async with asyncio.timeout(CALL_S):
+                    found = await work(self.client())
         except weather() as error:
             await self.failed(error)
             return None
@@ -121,6 +122,19 @@ class ValkeyLink:
             with contextlib.suppress(*weather()):
                 async with asyncio.timeout(CLOSE_S):
                     await client.aclose(close_connection_pool=True)
+
+
+@contextlib.contextmanager
+def heeding_cancellation() -> Iterator[None]:
+    """Whoever is cancelled meanwhile ends: the client swallows that at times, and its caller would go on."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        yield
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
 
 
 def weather() -> tuple[type[BaseException], ...]:

@@ -1,4 +1,7 @@
-"""Tells: what has come together since the last time goes in one go, and is dropped where Valkey is away."""
+"""Tells: what has come together since the last time goes in one go.
+
+Where Valkey is away, wake-ups are told once it is there again, and all else is dropped: it would be no news.
+"""
 
 from __future__ import annotations
 
@@ -108,24 +111,31 @@ class Mouth:
             await self._due.wait()
             self._due.clear()
             await self.speak()
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(max(PAUSE_S, self._link.wait_s))
 
     async def speak(self) -> None:
         rates = dict(self._take_rates())
-        said = [*self._wakes(), *_some(self._orders), *map(self._event, _some(self._events)), *self._signs()]
+        with self._lock:
+            topics, self._topics = self._topics, {}
+        said = [
+            *self._wakes(topics),
+            *_some(self._orders),
+            *map(self._event, _some(self._events)),
+            *self._signs(),
+        ]
         counted: list[Command] = []
         for caller, count in rates.items():
             key = self._keys.rate(caller, self._rates[caller].second)
             counted += [("INCRBY", key, count), ("EXPIRE", key, RATE_KEPT_S)]
         answers = await self._link.send([*said, *counted])
-        if answers is not None:
+        if answers is None:
+            self.wake(topics)
+        else:
             self._note_rates(rates, answers[len(said) :: 2])
         if self._orders or self._events or self._beats or self._asked:
             self._due.set()
 
-    def _wakes(self) -> Iterator[Command]:
-        with self._lock:
-            topics, self._topics = self._topics, {}
+    def _wakes(self, topics: Collection[str]) -> Iterator[Command]:
         waiting = iter(topics)
         while some := tuple(islice(waiting, TOPICS_MAX)):
             yield "PUBLISH", self._keys.commands(ALL), wake_order(self._server, some)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from muster.ports.runtime import EVENTS, READY, RECOVERY, Beat, Chance, LiveEvent, Picture, RuntimeState
+from muster.ports.runtime import RECOVERY, Beat, Chance, LiveEvent, Picture, RuntimeState
 from muster.runtimes.local import LocalListener, LocalWakeups
 from muster.runtimes.valkey.address import Address
 from muster.runtimes.valkey.board import Board
@@ -109,6 +109,6 @@ class ValkeyRuntime:
         self.wakeups.local.publish(topics_in(message, self._server))
 
     def _began(self) -> None:
-        """What was said while nobody heard it is looked for."""
+        """Nobody knows what was said before: all look."""
         self._heard_once = True
-        self.wakeups.local.publish([READY, EVENTS, RECOVERY])
+        self.wakeups.wake_all()
