@@ -11,8 +11,19 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, TypeVar
 
+from muster.model.rows import WorkerRow
 from muster.model.task import Now, Task
-from muster.ports.locks import AUDIT, CREW, EDGES, PEOPLE, TERM, Locks
+from muster.ports.locks import (
+    AUDIT,
+    CREW,
+    EDGES,
+    PEOPLE,
+    PLAN_FILES,
+    TERM,
+    WEBHOOKS,
+    Locks,
+    worker_lock,
+)
 from muster.ports.store import Transaction, Writes
 from muster.stores.sqlite.store import SqliteStore
 
@@ -47,6 +58,8 @@ class _Held:
         self.names: set[str] = set()
         self.tasks: set[int] = set()
         self.new: set[int] = set()
+        self.going_on: set[int] = set()
+        """Tasks that were named as such that do not end."""
         self.read: set[tuple[int, str]] = set()
         """Settings that were read, by workspace and name ..."""
         self.to_set: set[tuple[int, str]] = set()
@@ -58,6 +71,7 @@ class _Held:
         self.names |= wanted.names | wanted.shared
         self.tasks |= wanted.tasks
         assert wanted.ending <= wanted.tasks
+        self.going_on = (self.going_on | wanted.tasks) - wanted.ending
         return True
 
     def check(self, ids: Collection[int], what: str) -> None:
@@ -115,6 +129,8 @@ class _HeldTx(_Passing):
         held = self._held
         held.new |= {task.id for _, task in writes.new_tasks}
         held.check([task.id for task in writes.tasks], "a change")
+        ended = {task.id for task in writes.tasks if task.final} & held.going_on
+        assert not ended, f"{ended} have ended, and what waits for them was not named"
         held.check([one.task_id for one in (*writes.attempts, *writes.opened)], "an attempt")
         parents = [parent for new, _ in writes.new_tasks for parent, _ in new.dependencies]
         held.check(parents, "a new task that waits for the end")
@@ -149,6 +165,30 @@ class _HeldTx(_Passing):
         decided = place in held.read and place not in held.to_set and CREW not in held.names
         assert not decided, f"{name!r} was set by what it was, and nobody holds it"
         await self._tx.set_meta(name, value)
+
+    async def put_worker(self, worker: WorkerRow) -> None:
+        self._held.check_name(worker_lock(worker.id), f"{worker.id} was put")
+        await self._tx.put_worker(worker)
+
+    async def put_agent(self, *agent: Any) -> None:
+        self._held.check_name(CREW, "an agent was put")
+        await self._tx.put_agent(*agent)
+
+    async def update_token(self, *token: Any) -> None:
+        self._held.check_name(PEOPLE, "a token was changed")
+        await self._tx.update_token(*token)
+
+    async def update_webhook(self, *webhook: Any) -> None:
+        self._held.check_name(WEBHOOKS, "a webhook was changed")
+        await self._tx.update_webhook(*webhook)
+
+    async def update_message(self, *message: Any) -> None:
+        self._held.check_name(WEBHOOKS, "a message was changed")
+        await self._tx.update_message(*message)
+
+    async def set_sync_state(self, *state: Any) -> None:
+        self._held.check_name(PLAN_FILES, "the state of a plan's file was set")
+        await self._tx.set_sync_state(*state)
 
     async def put_member(self, *member: Any) -> None:
         self._held.check_name(PEOPLE, "a member was put")

@@ -245,7 +245,7 @@ def test_who_lives_and_what_is_held(subject: Subject) -> None:
     subject.tx("put_worker", make_worker("worker-bbbbbbbb", registered_at_ms=NOW.wall_ms - 1))
     over = make_worker("worker-cccccccc", ended_at_ms=5, last_seen_at_ms=NOW.wall_ms + 1, unfit={"x": "gone"})
     subject.tx("put_worker", over)
-    assert subject.read("holds") == [("worker-aaaaaaaa", "api/a#3"), ("worker-aaaaaaaa", "2#1")]
+    assert subject.read("holds") == [("worker-aaaaaaaa", "api", "a", 3), ("worker-aaaaaaaa", "", "2", 1)]
     assert [worker.id for worker in subject.read("living_workers")] == ["worker-bbbbbbbb", "worker-aaaaaaaa"]
     assert subject.read("last_worker") == over
 

@@ -77,6 +77,7 @@ def test_a_setting_is_its_workspaces_own(subject: Subject) -> None:
     assert subject.whole("store_meta", "pools") == subject.tx("store_meta", "pools") == "the store's"
     assert (subject.read("store_meta", "pools"), subject.read("meta", "pools")) == ("the store's", "ours")
     assert subject.read("store_meta", "nothing") is None
+    assert subject.whole("store_metas", ["pools", "nothing"]) == {"pools": "the store's"}
 
 
 def test_a_store_has_a_name_from_its_beginning(subject: Subject) -> None:

@@ -326,6 +326,10 @@ def test_a_job_brings_the_newest_checkpoint_and_its_own_agents_session(subject: 
     assert (first.plan, first.key, first.title) == ("api", "a", "Türe 🚪")
     assert (first.session_key, first.session_usage, first.checkpoint) == ("s8", "{}", b"nine/10")
     assert (second.key, second.session_key, second.checkpoint) == ("2", None, None)
+    (later,) = subject.tx("job_texts", [1], 8)
+    assert (later.session_key, later.checkpoint) == (None, b"nine/10"), (
+        "of sessions after epoch 8 there is none"
+    )
     newest = subject.read("checkpoint", 1)
     assert (newest.epoch, newest.number, newest.data) == (9, 10, b"nine/10")
     assert subject.read("checkpoint", 2) is None

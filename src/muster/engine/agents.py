@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.engine.locking import held_worker
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.engine.workers import Workers, living
@@ -204,7 +205,7 @@ class Agents:
     async def beat(self, view: View, command: c.BeatAgent) -> AgentHeard:
         """Raises Conflict for one that has ended, and IllegalMove for one that workers run."""
         row = self._named(view, command.agent)
-        worker = await view.tx.worker(row.worker_id) if row.worker_id else None
+        worker = await held_worker(view.tx, row.worker_id) if row.worker_id else None
         if worker is None:
             raise IllegalMove(f"agent {row.name} is run by workers of the crew, which are heard for it")
         if worker.permanent:

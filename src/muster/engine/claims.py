@@ -144,7 +144,7 @@ class Claims:
         ids = [attempt.task_id for attempt in attempts]
         await view.load(ids)
         known = await known_pools(view)
-        texts = {text.task_id: text for text in await view.tx.job_texts(ids)}
+        texts = {text.task_id: text for text in await view.tx.job_texts(ids, view.incarnation.sessions_after)}
         stands = await standing(view) if attempts else []
         jobs = []
         for attempt in attempts:

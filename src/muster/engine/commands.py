@@ -177,6 +177,8 @@ class Engine:
             for workspace_id, places in (await self._by_workspace(tx, asked)).items():
                 commands = [(i, asked[i].command) for i in places]
                 if workspace_id != NOBODYS:
+                    if self.store.shared:  # before anything is read that may be decided on
+                        await tx.of(workspace_id).lock(locks_of(command for _, command in commands))
                     given.extend(await self._work_in(await views.of(workspace_id), commands, outcomes))
                     continue
                 for i, command in commands:
@@ -223,8 +225,6 @@ class Engine:
 
         Returns the claims that were given something.
         """
-        if self.store.shared:
-            await view.tx.lock(locks_of(command for _, command in commands))
         await view.load(named_tasks(command for _, command in commands))
         claims: list[tuple[int, c.Claim]] = []
         for i, command in commands:

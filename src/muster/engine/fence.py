@@ -15,11 +15,15 @@ from muster.ports.store import Transaction, Tx
 class Incarnation:
     """This incarnation of the store.  Without `grants` it gives no proofs and believes none."""
 
-    def __init__(self, grants: Grants | None = None, incarnation: str = "", base: int = 0) -> None:
+    def __init__(
+        self, grants: Grants | None = None, incarnation: str = "", base: int = 0, sessions_after: int = 0
+    ) -> None:
         self._grants = grants
         self._incarnation = incarnation
         self.base = base
         """Epochs up to this one may have been granted before the store was restored."""
+        self.sessions_after = sessions_after
+        """Sessions of attempts up to this epoch are those of the project that this one was copied from."""
 
     def proof(self, attempt: Attempt) -> str:
         if self._grants is None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from muster.engine.audit import LOST_HEAD
 from muster.engine.fence import present_term
+from muster.engine.locking import held_workers
 from muster.engine.view import View
 from muster.engine.views import Views
 from muster.model import commands as c
@@ -18,7 +19,6 @@ EPOCH_BASE, INCARNATION = "epoch_base", "incarnation"
 PROJECT = "project"
 """The id of the project whose store this is (S19)."""
 SESSIONS_AFTER = "sessions_after"
-"""Sessions of attempts up to this epoch are those of the project that this one was copied from."""
 STORE_EVENTS = "store_events"
 """How many events of its own the store has; their subject is number 0, which no task has."""
 
@@ -32,9 +32,10 @@ _HOW = {
 _OTHERS = "it is at work for the project that this one was copied from"
 
 
-async def read_incarnation(tx: Transaction) -> tuple[str, int]:
-    """(incarnation, base)."""
-    return await tx.store_meta(INCARNATION) or "", int(await tx.store_meta(EPOCH_BASE) or 0)
+async def read_incarnation(tx: Transaction) -> tuple[str, int, int]:
+    """As Incarnation has them: its name, its base, the last epoch of another project's sessions."""
+    kept = await tx.store_metas([INCARNATION, EPOCH_BASE, SESSIONS_AFTER])
+    return kept.get(INCARNATION, ""), int(kept.get(EPOCH_BASE, 0)), int(kept.get(SESSIONS_AFTER, 0))
 
 
 async def restored(views: Views, command: c.Restored) -> StoreRestored:
@@ -46,7 +47,7 @@ async def restored(views: Views, command: c.Restored) -> StoreRestored:
     tx, now = views.tx, views.now
     every = await views.all()
     lost = sum([await _end_others(view) for view in every]) if command.copied else 0
-    _, before = await read_incarnation(tx)
+    _, before, _ = await read_incarnation(tx)
     base = max(max(before, command.granted) + STEP, now.wall_ms // 1000 - _YEAR_2025_S)
     await tx.set_store_meta(EPOCH_BASE, str(base))
     await tx.set_store_meta(INCARNATION, command.incarnation)
@@ -81,7 +82,7 @@ async def restored(views: Views, command: c.Restored) -> StoreRestored:
 async def _end_others(view: View) -> int:
     """What runs, and who runs it, is the original's: here it is lost.  How many attempts that were."""
     held = await view.held_by_hand()
-    for worker in await view.tx.living_workers():
+    for worker in await held_workers(view.tx):
         held += await view.held(worker.id)
         over = {"status": WorkerStatus.DEAD, "ended_at_ms": view.now.wall_ms, "permanent": True}
         await view.tx.put_worker(replace(worker, **over, reason=_OTHERS))

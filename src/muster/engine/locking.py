@@ -12,7 +12,20 @@ from typing import Any, NamedTuple
 from muster.model import commands as c
 from muster.model.edits import EditTask, UpdatePlan
 from muster.model.machine import TASK_COMMANDS
-from muster.ports.locks import AUDIT, CREW, EDGES, PEOPLE, Locks, worker_lock
+from muster.model.plan_sync import SetSync
+from muster.model.rows import WorkerRow
+from muster.ports.locks import (
+    AUDIT,
+    CREW,
+    EDGES,
+    PEOPLE,
+    PLAN_FILES,
+    WEBHOOKS,
+    Locks,
+    locks,
+    worker_lock,
+)
+from muster.ports.store import Tx
 
 ENDS_NOTHING = frozenset(
     {
@@ -43,6 +56,13 @@ NAMES: dict[type[c.Command], frozenset[str]] = {
     c.SetMember: frozenset({PEOPLE}),
     c.RemoveMember: frozenset({PEOPLE}),
     c.AddToken: frozenset({PEOPLE}),
+    c.RevokeToken: frozenset({PEOPLE}),
+    c.NoteTokenUse: frozenset({PEOPLE}),
+    c.RemoveWebhook: frozenset({WEBHOOKS}),
+    c.ResendMessages: frozenset({WEBHOOKS}),
+    c.NoteDelivery: frozenset({WEBHOOKS}),
+    c.SetTicked: frozenset({PLAN_FILES}),
+    SetSync: frozenset({PLAN_FILES}),
     c.AddSeal: frozenset({AUDIT}),
     c.PruneEvents: frozenset({AUDIT}),
     c.Register: frozenset({CREW}),
@@ -92,6 +112,21 @@ def locks_of(commands: Iterable[c.Command]) -> Locks:
             case c.Enqueue() if command.whole or command.source is not None:
                 names |= _PLANS  # a box that is called otherwise may wait for others now
     return Locks(frozenset(names), frozenset(), frozenset(tasks), frozenset(ending))
+
+
+async def held_worker(tx: Tx, worker_id: str) -> WorkerRow | None:
+    """As it is until this transaction ends: for who is to put it anew."""
+    await tx.lock(locks(worker_lock(worker_id)))
+    return await tx.worker(worker_id)
+
+
+async def held_workers(tx: Tx) -> list[WorkerRow]:
+    """All that live, in the same way."""
+    found = await tx.living_workers()
+    names = frozenset(worker_lock(worker.id) for worker in found)
+    if found and await tx.lock(Locks(names=names)):
+        found = [worker for worker in await tx.living_workers() if worker_lock(worker.id) in names]
+    return found
 
 
 def named_tasks(commands: Iterable[c.Command]) -> list[int]:

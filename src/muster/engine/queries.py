@@ -54,7 +54,7 @@ from muster.model.views import (
     WorkerView,
 )
 from muster.model.why import CrewFacts, OfflineProgram, at_work, reason, state_of, takers
-from muster.model.wording import near
+from muster.model.wording import near, task_name
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
 
@@ -167,8 +167,8 @@ class Queries:
     async def crew(self) -> CrewView:
         """The part of the status that counts no tasks."""
         reads, holds = self._reads, dict[str, list[str]]()
-        for worker_id, reference in await reads.holds():
-            holds.setdefault(worker_id, []).append(reference)
+        for hold in await reads.holds():
+            holds.setdefault(hold.worker_id, []).append(f"{task_name(hold.plan, hold.key)}#{hold.epoch}")
         workers = [
             worker_view(worker, tuple(holds.get(worker.id, ()))) for worker in await reads.living_workers()
         ]

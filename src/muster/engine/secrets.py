@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from muster.engine.locking import held_workers
 from muster.engine.notes import note
 from muster.engine.view import View
 from muster.model import commands as c
@@ -21,7 +22,7 @@ async def put(view: View, command: c.PutSecret) -> Done:
     event = "secret_changed" if command.name in known else "secret_set"
     said = f"secret {command.name} set by {command.actor}"
     await note(view, f"secret {command.name}", event, said, command.actor)
-    for worker in await view.tx.living_workers():
+    for worker in await held_workers(view.tx):
         if (given := worker.given({command.name})) is not worker:
             await view.tx.put_worker(given)
             view.became_ready = True

@@ -29,6 +29,7 @@ from muster.model.states import (
 )
 from muster.model.task import Attempt, Now, Task
 from muster.model.webhooks import Telling
+from muster.model.wording import task_name
 from muster.ports.runtime import Chance
 from muster.ports.store import Tx, Writes
 
@@ -324,7 +325,7 @@ class View:
         """As people know it: `plan/key (title)`."""
         for text in await self.tx.job_texts([task_id]):
             title = text.title if len(text.title) <= TITLE_SHOWN else f"{text.title[:TITLE_SHOWN]}..."
-            return f"{text.plan}/{text.key} ({title})" if text.plan else f"{text.key} ({title})"
+            return f"{task_name(text.plan, text.key)} ({title})"
         return f"task {task_id}"
 
     def note_failed(self, parent_id: int, child_id: int) -> None:

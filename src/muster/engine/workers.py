@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from muster.engine.capacity import capacity
 from muster.engine.fence import check_term, take_term
 from muster.engine.incarnation import PROJECT
+from muster.engine.locking import held_worker, held_workers
 from muster.engine.notes import note
 from muster.engine.policy import Policy
 from muster.engine.view import View
@@ -48,7 +49,7 @@ async def crew_status(view: View) -> CrewStatus:
 
 
 async def living(view: View, worker_id: str) -> WorkerRow | None:
-    worker = await view.tx.worker(worker_id)
+    worker = await held_worker(view.tx, worker_id)
     return worker if worker is not None and worker.ended_at_ms is None else None
 
 
@@ -97,7 +98,7 @@ class Workers:
             raise BadInput(
                 f"no agent can be called {BY_HAND!r}: tasks that people have taken are told by that"
             )
-        known = await view.tx.worker(command.worker_id)
+        known = await held_worker(view.tx, command.worker_id)
         elsewhere = known is None and await view.tx.worker_elsewhere(command.worker_id)
         if elsewhere or (known and (known.ended_at_ms is not None or known.pid != command.pid)):
             raise Conflict(
@@ -355,7 +356,7 @@ class Workers:
 
     async def _renew_all(self, view: View, *, by_hand: bool) -> int:
         renewed = 0
-        for worker in await view.tx.living_workers():
+        for worker in await held_workers(view.tx):
             # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
             elsewhere = self._policy.elsewhere(worker.hostname)
             held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == view.now.boot_id]

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from muster.model.wording import task_name
+
 PATTERNS_MAX = 100
 LIST_CHARS_MAX = 8000
 _WILD = re.compile(r"[*?\[]")
@@ -22,10 +24,14 @@ class Touching(NamedTuple):
     task_id: int
     plan_id: int | None
     plan: str
-    name: str
+    key: str
     declared: str
     live: str
     """What its attempt has changed so far."""
+
+    @property
+    def name(self) -> str:
+        return task_name(self.plan, self.key)
 
     @property
     def files(self) -> str:

@@ -42,3 +42,8 @@ def near(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None
     """The same as the end of a sentence."""
     told = hint(word, known, meant)
     return told and f"; {told}"
+
+
+def task_name(plan: str, key: str) -> str:
+    """As people know a task; those of no plan by their key alone."""
+    return f"{plan}/{key}" if plan else key

@@ -8,6 +8,7 @@ from typing import Protocol
 from muster.model.items import Effort
 from muster.model.task import Artifact, Attempt, Checkpoint
 from muster.model.views import AttemptView, LogChunk
+from muster.ports.found_rows import Hold
 
 
 class AttemptCommon(Protocol):
@@ -58,8 +59,8 @@ class AttemptReads(Protocol):
     async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
         """What each attempt at the plan's tasks has taken; those that run count until `wall_ms`."""
 
-    async def holds(self) -> list[tuple[str, str]]:
-        """(worker, `plan/key#epoch`) of each open attempt, the oldest task first."""
+    async def holds(self) -> list[Hold]:
+        """Of each open attempt, the oldest task first."""
 
     async def log(self, task_id: int, epoch: int, *, after: int, limit: int) -> list[tuple[int, LogChunk]]:
         """Chunks in the order in which they came, each with its place: read on with `after=place`."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 
@@ -20,6 +22,16 @@ class EventSpan(Struct, frozen=True, gc=False):
             return pruned
         gapless = self.count == self.last - self.first + 1
         return gapless and self.last == self.expected and (pruned or self.first == 1)
+
+
+class Hold(NamedTuple):
+    """Who holds which task."""
+
+    worker_id: str
+    plan: str
+    """Empty: of none."""
+    key: str
+    epoch: int
 
 
 class Existing(Struct, frozen=True, gc=False):

@@ -131,6 +131,9 @@ class Transaction(Clocked, Numbering, UpkeepTx, Protocol):
 
     async def store_meta(self, name: str) -> str | None: ...
 
+    async def store_metas(self, names: Collection[str]) -> dict[str, str]:
+        """Those of these that are kept."""
+
     async def set_store_meta(self, name: str, value: str) -> None: ...
 
     async def workspace_of_tasks(self, ids: Collection[int]) -> dict[int, int]:

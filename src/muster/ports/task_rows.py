@@ -46,8 +46,9 @@ class TaskTx(Protocol):
         Taken room may stay unused: what has ended meanwhile counts no more once the room is used up.
         """
 
-    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
-        """What a claim hands over besides the state, with the newest checkpoint and session."""
+    async def job_texts(self, ids: Collection[int], sessions_after: int = 0) -> list[JobText]:
+        """What a claim hands over besides the state, with the newest checkpoint, and the newest session of
+        attempts after that epoch."""
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
         """Marks the parents' outgoing dependencies as met; (child, how many of its edges were unmet)."""

@@ -33,7 +33,7 @@ from muster.model.views import (
     TaskView,
 )
 from muster.model.webhooks import HookMessage
-from muster.ports.found_rows import EventSpan
+from muster.ports.found_rows import EventSpan, Hold
 from muster.stores.queries import StoredQueries, namesake_of, seal_of
 from muster.stores.rows import (
     attempt_of,
@@ -234,8 +234,8 @@ class StoredReads(StoredQueries):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         return _chunks(await self._all("log_tail", task_id, epoch, limit))
 
-    async def holds(self) -> list[tuple[str, str]]:
-        return [(worker, hold) for worker, hold in await self._all("holds")]
+    async def holds(self) -> list[Hold]:
+        return [Hold(*row) for row in await self._all("holds")]
 
     async def last_worker(self) -> WorkerRow | None:
         return await self._one(worker_of, "last_worker")

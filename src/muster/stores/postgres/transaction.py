@@ -54,6 +54,10 @@ class PostgresTransaction:
         row = await self._session.first("meta", STORES_OWN, name)
         return row[0] if row else None
 
+    async def store_metas(self, names: Collection[str]) -> dict[str, str]:
+        rows = await self._session.all("metas", STORES_OWN, list(names))
+        return {row[0]: row[1] for row in rows}
+
     async def set_store_meta(self, name: str, value: str) -> None:
         await self._session.all("set_meta", STORES_OWN, name, value)
 

@@ -184,8 +184,8 @@ class PostgresTx(StoredTx):
         await self._all("set_room", self.workspace_id, most, left - count)
         return None
 
-    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
-        return [JobText(*row) for row in await self._all("job_texts", list(ids))]
+    async def job_texts(self, ids: Collection[int], sessions_after: int = 0) -> list[JobText]:
+        return [JobText(*row) for row in await self._all("job_texts", list(ids), sessions_after)]
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
         counts: dict[int, int] = {}

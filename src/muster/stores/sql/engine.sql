@@ -15,8 +15,7 @@ $open_lane
 SELECT id FROM claimable
 
 -- name: touching
-SELECT t.id, t.plan_id, coalesce(p.name, ''), coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS TEXT)),
-       t.touches, a.live_diff
+SELECT t.id, t.plan_id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.touches, a.live_diff
   FROM (SELECT id FROM tasks WHERE @mine AND touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING')
         UNION
         SELECT task_id FROM attempts WHERE @mine AND live_diff <> '' AND ended_at_ms IS NULL) o

@@ -100,7 +100,7 @@ $event_view
 SELECT $worker_columns FROM workers WHERE @mine ORDER BY last_seen_at_ms DESC LIMIT 1
 
 -- name: holds
-SELECT a.worker_id, coalesce(p.name || '/', '') || coalesce(t.key, CAST(t.id AS TEXT)) || '#' || a.epoch
+SELECT a.worker_id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), a.epoch
   FROM attempts a JOIN tasks t ON t.id = a.task_id LEFT JOIN plans p ON p.id = t.plan_id
  WHERE @mine(a) AND a.ended_at_ms IS NULL ORDER BY a.task_id
 

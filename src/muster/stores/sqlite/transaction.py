@@ -82,6 +82,10 @@ class SqliteTransaction:
     async def store_meta(self, name: str) -> str | None:
         return self._known.meta(0, name)
 
+    async def store_metas(self, names: Collection[str]) -> dict[str, str]:
+        found = ((name, self._known.meta(0, name)) for name in names)
+        return {name: value for name, value in found if value is not None}
+
     async def set_store_meta(self, name: str, value: str) -> None:
         self._known.set_meta(0, name, value)
 

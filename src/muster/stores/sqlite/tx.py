@@ -114,7 +114,7 @@ class SqliteTx(StoredTx):
         self._known.tasks.put(read)
         return read
 
-    async def job_texts(self, ids: Collection[int]) -> list[JobText]:
+    async def job_texts(self, ids: Collection[int], sessions_after: int = 0) -> list[JobText]:
         plans: dict[int | None, str] = {None: ""}
         made = []
         for row in self._each("job_texts", [(i,) for i in ids]):
@@ -126,7 +126,7 @@ class SqliteTx(StoredTx):
             # A claim whose answer was lost may come again after the first attempt has saved something.
             first = self._known.attempts.get((task_id, 1)) if epoch == 1 else None
             if epoch and (first is None or first.checkpoints):
-                left = await self._first("resumption", task_id, fresh_after, epoch)
+                left = await self._first("resumption", task_id, fresh_after, epoch, sessions_after)
             fields: tuple[Any, ...] = (task_id, plans[plan_id], *told, *left, done_by)
             made.append(JobText(*fields))
         return made

@@ -91,7 +91,7 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
   LEFT JOIN LATERAL (
        SELECT a.session_key, a.session_usage FROM attempts a
         WHERE a.task_id = t.id AND a.epoch > t.fresh_after_epoch AND a.epoch < t.epoch AND a.session_key IS NOT NULL
-          AND a.epoch > coalesce((SELECT CAST(value AS bigint) FROM meta WHERE workspace_id = 0 AND name = 'sessions_after'), 0)
+          AND a.epoch > ?2
           AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = t.id AND n.epoch = t.epoch)
         ORDER BY a.epoch DESC LIMIT 1) s ON true
  WHERE t.id = ANY(?1::bigint[]) AND @mine(t)
@@ -146,6 +146,9 @@ SELECT sum(CASE status WHEN 'PAUSED' THEN (paused_reason = 'hand')::int
                 FILTER (WHERE ready = 1), '[]')::text
   FROM tasks
  WHERE @mine AND plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
+
+-- name: metas
+SELECT name, value FROM meta WHERE workspace_id = ?1 AND name = ANY(?2::text[])
 
 -- name: meta_to_set
 SELECT value FROM meta WHERE workspace_id = ?1 AND name = ?2 FOR NO KEY UPDATE

@@ -21,7 +21,7 @@ SELECT s.session_key, s.session_usage,
   FROM (SELECT 1) LEFT JOIN attempts s ON s.task_id = ?1 AND s.epoch = (
            SELECT max(a.epoch) FROM attempts a
             WHERE a.task_id = ?1 AND a.epoch > ?2 AND a.epoch < ?3 AND a.session_key IS NOT NULL
-              AND a.epoch > coalesce((SELECT CAST(value AS INTEGER) FROM meta WHERE workspace_id = 0 AND name = 'sessions_after'), 0)
+              AND a.epoch > ?4
               AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = ?1 AND n.epoch = ?3))
 
 -- name: waited_for
