@@ -38,6 +38,7 @@ class ServedOwner:
     """What an owner does besides commands and queries."""
 
     term = 1
+    leader = ""
     long_lived = True
     looked_at_ms = None
     first_event_id = 0

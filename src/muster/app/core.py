@@ -125,6 +125,16 @@ def _microusd(usd: float | None) -> int | None:
     return None if usd is None else round(usd * 1e6)
 
 
+def retention_of(config: Config) -> Retention:
+    kept = config.retention
+    return Retention(
+        events_s=kept.events_s,
+        logs_s=kept.logs_s,
+        idempotency_s=kept.idempotency_s,
+        tasks_s=kept.tasks_s,
+    )
+
+
 class Owner:
     """Everything that stands around one open store; use `async with`."""
 
@@ -134,7 +144,7 @@ class Owner:
         """`long_lived`: this is no owner of one command only.  A `clock` instead of the system's is for tests."""
         self.long_lived = long_lived
         self.listening, self.login = "", True
-        self.term = 0
+        self.term, self.leader = 0, ""
         self._project = project
         self._config = config
         self._host = LocalHost()
@@ -385,15 +395,6 @@ class Owner:
         assert self._reconciler is not None
         return await self._reconciler.reconcile()
 
-    def _retention(self) -> Retention:
-        kept = self._config.retention
-        return Retention(
-            events_s=kept.events_s,
-            logs_s=kept.logs_s,
-            idempotency_s=kept.idempotency_s,
-            tasks_s=kept.tasks_s,
-        )
-
     def services(self) -> list[Service]:
         led = coordinator(
             self.clock,
@@ -401,7 +402,6 @@ class Owner:
             self.batcher,
             term=self.term,
             reaper=self._make_reaper(),
-            ticker=self.ticker,
             signer=self.signer,
             elapsed_ms=self.clock.elapsed_ms,
             folders=LocalFolders(
@@ -409,9 +409,10 @@ class Owner:
                 self._project.log_file,
                 turns=(self._config.log.bytes_max, self._config.log.keep),
             ),
-            retention=self._retention(),
+            retention=retention_of(self._config),
         )
-        self._services = [*led, self._sender(), self.syncer, *self._clearers(), *self._for_others()]
+        own = [self.ticker, self._sender(), self.syncer, *self._clearers()]
+        self._services = [*led, *own, *self._for_others()]
         return self._services
 
     def _for_others(self) -> list[Service]:

@@ -86,7 +86,7 @@ class SupervisedCrew:
         BadConfig where no worker could make its agents: nothing is begun then."""
         if workers:
             agents_of(config, project)
-        refuse_host(project)
+        refuse_host(project, shares_store=config.serve.shared)
         make_state_dir(project)
         refuse_copy(project)
         self._log_file = LogFile(project.log_file)

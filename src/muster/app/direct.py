@@ -29,7 +29,7 @@ class DirectTransport:
 
     def __init__(self, project: Project, config: Config, wrong: BadConfig | None = None) -> None:
         """`wrong`: the settings cannot be read, so that nothing is changed by them."""
-        refuse_host(project)
+        refuse_host(project, shares_store=config.serve.shared)
         self.wrong = wrong
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config, long_lived=False)

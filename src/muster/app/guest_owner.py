@@ -20,7 +20,6 @@ class GuestOwner:
 
     def __init__(self, owner: OwnerActions) -> None:
         self._owner = owner
-        self.term = owner.term
         self.long_lived = owner.long_lived
         self.listening, self.login = owner.listening, owner.login
         self.started_at_ms = owner.started_at_ms
@@ -30,6 +29,14 @@ class GuestOwner:
     @property
     def runtime(self) -> Runtime:
         return self._owner.runtime
+
+    @property
+    def term(self) -> int:
+        return self._owner.term
+
+    @property
+    def leader(self) -> str:
+        return self._owner.leader
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:

@@ -7,6 +7,7 @@ import re
 import secrets
 
 from muster.app.lost import lost_attempts
+from muster.config.identity import refuse_shared
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.hosts.log_file import LogFile
@@ -47,6 +48,7 @@ def open_store(project: Project) -> SqliteStore:
 
 def require_store(project: Project) -> None:
     """Raises StoreRefused where it is gone, NotFound where there never was one."""
+    refuse_shared(project)
     if project.store.exists():
         return
     if project.has_begun:

@@ -22,6 +22,7 @@ from muster.config.settings import Config, ServeSettings
 from muster.hosts.file_lock import holder
 from muster.hosts.logs import log_as
 from muster.hosts.trace import tracer
+from muster.ports.store import Reads
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.routes import Application
@@ -53,24 +54,24 @@ async def _own(project: Project, config: Config) -> None:
         with bound_to(path) as listening:
             await until_closed(
                 web,
-                _serve_all(app, listening, web, config.serve),
+                serve_all(app, listening, web, config.serve),
                 *(service.run() for service in (owner.services() if halted is None else ())),
                 _mind_supervisor(project, owner, web),
-                *_traced_moves(owner),
+                *traced_moves(owner.store.reads),
                 mind_files(path, owner, lambda again: serve(app, again, web.closing)),
             )
         # The workers are gone, or go on without us: whoever waits for our end expects the boxes of what is done.
         await owner.tick_boxes()
 
 
-def _traced_moves(owner: Owner) -> Iterator[Coroutine[Any, Any, None]]:
+def traced_moves(reads: Reads) -> Iterator[Coroutine[Any, Any, None]]:
     if (tracing := tracer()) is not None:
         from muster.outbound.otel import Moves
 
-        yield Moves(owner.store.reads, tracing).run()
+        yield Moves(reads, tracing).run()
 
 
-async def _serve_all(
+async def serve_all(
     app: Application, listening: socket.socket, web: Backend, settings: ServeSettings
 ) -> None:
     local = serve(app, listening, web.closing)
@@ -166,7 +167,7 @@ FILES = 8192
 """Open at one time: as many may follow what happens, and most systems allow a program 1,024 unless it asks."""
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
     least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if most == resource.RLIM_INFINITY else min(FILES, most)
     if least != resource.RLIM_INFINITY and least < wanted:
@@ -175,7 +176,7 @@ def _allow_files() -> None:
 
 def run_owner(root: Path) -> int:
     sys.setswitchinterval(SWITCH_S)
-    _allow_files()
+    allow_files()
     config = load_config(root)
     log_as(config.log.format)
     with traced("owner", config):

@@ -129,6 +129,10 @@ class LocalContext(Context):
         self.halted = owner.halted if owner is not None else None
 
     @property
+    def here(self) -> Project | None:
+        return None if self._project.shares_store else self._project
+
+    @property
     def project(self) -> Project:
         return self._project
 

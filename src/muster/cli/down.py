@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+import os
+import signal
+import time
+from contextlib import closing, suppress
 
 from muster.app.crew import CONTROL_S
 from muster.app.ending import bring_down, holding_still, is_up
@@ -16,10 +19,13 @@ from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig, MusterError, NotAllowed, StoreFault
+from muster.hosts.file_lock import holder
+from muster.model.errors import BadConfig, MusterError, NotAllowed, OwnerUnavailable, StoreFault, Unavailable
 from muster.model.states import TaskStatus
 
 EXIT_OK = 0
+SERVER_END_S = 20.0
+"""It answers who still asks, and gives up the coordinator's place."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +35,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     project = project_of(args)
     show = EventPrinter(as_json=args.json, colour=args.color)
+    if project.shares_store:
+        return _end_server(project, show)
     if not is_up(project):
         show.say("Nothing is up.")
         return EXIT_OK
@@ -58,6 +66,26 @@ def run(args: argparse.Namespace) -> int:
     if back := _given_back(project, held or []):
         show.say(f"Given back: {', '.join(back)}")
     show.say("Stopped. `muster up` resumes where it stopped.")
+    return EXIT_OK
+
+
+def _end_server(project: Project, show: EventPrinter) -> int:
+    """One of several: workers go on, and the other servers answer them."""
+    pid = holder(project.owner_lock)
+    if pid is None:
+        show.say("Nothing is up.")
+        return EXIT_OK
+    api = Api(Connection(project.socket), attempt_headers(project), reply_s=CONTROL_S)
+    with closing(api), suppress(OwnerUnavailable):
+        refuse_attempts(api, "down")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    deadline_s = time.monotonic() + SERVER_END_S
+    while holder(project.owner_lock) == pid:
+        if time.monotonic() > deadline_s:
+            raise Unavailable(f"server {pid} has not ended in {SERVER_END_S:.0f} s", f"kill -9 {pid}")
+        time.sleep(0.05)
+    show.say("Stopped. Other servers of its store go on.")
     return EXIT_OK
 
 

@@ -112,6 +112,8 @@ CONFIG = """\
 #login = true            # false: whoever reaches it is you; on a loopback address only
 #hosts = ["muster.test"] # names that it has without login, beside localhost
 #rate = 100              # requests a second of one caller; 0: any number
+#store = "postgresql://USER@HOST/DATABASE" # for several servers; without it the store is a file
+#store_file = "/run/secrets/store" # in place of that: a file that holds the address, with its password
 #trusted_hops = 0        # proxies before it that add to X-Forwarded-For who asked them
 
 # Wake-ups, live events and presence over a Valkey: pip install 'musterd[valkey]'.  It may be away at any time.

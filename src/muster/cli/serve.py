@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import argparse
 import os
+import subprocess
 import sys
+import time
 from contextlib import closing, suppress
 
+from muster.app.crew import READY_S
 from muster.app.network import bind, check
+from muster.app.parts import last_words, make_state_dir, python_module
 from muster.app.runtime import check as check_runtime
 from muster.app.settings import load_config
+from muster.app.shared_store import require_driver
 from muster.cli import up
 from muster.cli.context import actor, connect_to, project_of, user_name
+from muster.cli.fields import answer
 from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection, answers
 from muster.config.project import Project
-from muster.config.settings import ServeSettings
+from muster.config.settings import Config, ServeSettings
+from muster.config.values import has_password
 from muster.hosts.file_lock import holder
+from muster.hosts.log_file import place_in
 from muster.hosts.logs import JSON
 from muster.hosts.plain_files import replace_plain
 from muster.model.access import Role
-from muster.model.errors import Conflict, MusterError
+from muster.model.errors import BadInput, Conflict, MusterError, StoreFault
 
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
@@ -29,6 +37,7 @@ _OPTIONS = {
     "tls_cert": "MUSTER_SERVE_TLS_CERT",
     "tls_key": "MUSTER_SERVE_TLS_KEY",
     "runtime": "MUSTER_RUNTIME_URL",
+    "store": "MUSTER_SERVE_STORE",
 }
 
 
@@ -54,6 +63,12 @@ def add(parser: argparse.ArgumentParser) -> None:
         "time.  One with a password is better kept in MUSTER_RUNTIME_URL",
     )
     parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="postgresql://USER@HOST/DATABASE, which any number of servers share; no worker is started then, "
+        "and the password comes from [serve] store_file, MUSTER_SERVE_STORE, PGPASSWORD or ~/.pgpass",
+    )
+    parser.add_argument(
         "--workers", type=worker_count, metavar="N", help="worker processes (default: as configured)"
     )
     parser.add_argument(
@@ -63,6 +78,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = project_of(args)
+    if args.store is not None and has_password(args.store):
+        raise BadInput(
+            "--store holds a password, which everybody on this machine could see; nothing was started",
+            "put the address into a file, and name it as store_file in [serve]; or set MUSTER_SERVE_STORE",
+        )
     # The owner is a process of its own and reads its settings itself: what was said here stands above its files.
     given = {name: getattr(args, option) for option, name in _OPTIONS.items()}
     os.environ.update({name: value for name, value in given.items() if value is not None})
@@ -74,6 +94,9 @@ def run(args: argparse.Namespace) -> int:
     settings = config.serve
     check(settings)
     check_runtime(config.runtime)
+    args.serving = settings.url
+    if settings.shared:
+        return _serve_shared(args, project)
     listens_at = _listens_at(project)
     _refuse_two(project, settings, listens_at)
     try:
@@ -84,11 +107,67 @@ def run(args: argparse.Namespace) -> int:
         # By our owner, whose supervisor has died: it is taken over.
         if _port(listens_at or "") != _port(settings.listen):
             raise
-    args.serving = settings.url
     if settings.login:
-        person = sys.stdout.isatty() and not args.json and config.log.format != JSON
-        args.first_token = _first_token(project, show=person)
+        args.first_token = _first_token(project, show=_to_a_person(args, config))
     return up.run(args)
+
+
+def _to_a_person(args: argparse.Namespace, config: Config) -> bool:
+    return sys.stdout.isatty() and not args.json and config.log.format != JSON
+
+
+def _serve_shared(args: argparse.Namespace, project: Project) -> int:
+    """One of several servers: this very process, which whatever has started it starts again."""
+    if args.workers:
+        raise BadInput(
+            "a server that shares its store starts no workers; nothing was started",
+            "muster worker start --server URL, in a folder for them",
+        )
+    pid = holder(project.owner_lock)
+    if pid is not None:
+        raise Conflict(
+            f"a server runs in {project.folder} already (pid {pid}); nothing was started", "muster down"
+        )
+    if args.daemon:
+        return _in_background(args, project)
+    require_driver()
+    from muster.app.shared_server import run_server
+
+    config = load_config(project.root)
+
+    def said(url: str) -> None:
+        answer(args, {"serving": url}, f"Serving  {url}; `muster down` or Ctrl-C stops this server")
+        sys.stdout.flush()
+
+    def first_token(secret: str) -> None:
+        if path := _keep_token(project, secret, show=_to_a_person(args, config)):
+            answer(args, {"firstToken": path}, f"Your token is in {path}")
+
+    run_server(project, config, who=user_name(os.getuid()), said=said, first_token=first_token)
+    return answer(args, {"ended": True}, "Stopped. Other servers of its store go on.")
+
+
+def _in_background(args: argparse.Namespace, project: Project) -> int:
+    make_state_dir(project)
+    with project.log_file.open("ab") as log_file:
+        begins = place_in(log_file.fileno())
+        process = subprocess.Popen(
+            [*python_module("muster.cli.main"), "-C", str(project.root), "serve"],
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            start_new_session=True,
+            cwd=project.root,
+        )
+    deadline_s = time.monotonic() + READY_S
+    while not _listens_at(project):
+        if process.poll() is not None or time.monotonic() > deadline_s:
+            words = last_words(project.log_file, begins)
+            raise StoreFault(f"the server did not start: {words}", "muster doctor")
+        time.sleep(0.05)
+    process.returncode = 0  # it outlives this command on purpose
+    told = f"Up       server pid {process.pid}; `muster down` stops it"
+    return answer(args, {"server": process.pid}, told, f"Serving  {args.serving}")
 
 
 def _port(at: str) -> str:
@@ -132,6 +211,11 @@ def _first_token(project: Project, *, show: bool) -> str:
             api.post("/api/v1/members", {"actor": actor(), "name": who, "role": Role.OWNER})
         body = {"actor": actor(), "name": "first", "member": who, "role": Role.OWNER}
         secret = api.post("/api/v1/tokens", body)["token"]
+    return _keep_token(project, secret, show=show)
+
+
+def _keep_token(project: Project, secret: str, *, show: bool) -> str:
+    """Where it is left; empty: it was shown."""
     if show:
         print(f"Your token, shown this once: {secret}", flush=True)
         return ""

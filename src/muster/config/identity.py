@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from muster.config.project import STATE_DIR_NAME, Project
 from muster.hosts.plain_files import read_plain, replace_plain
-from muster.model.errors import Conflict, ProjectCopied
+from muster.model.errors import Conflict, ProjectCopied, Unavailable
 
 ADOPT_HINT = "muster db adopt makes it a project of its own, which goes on with the tasks that are left"
 _BYTES_MAX = 1 << 16
@@ -101,8 +101,21 @@ def refuse_copy(project: Project) -> None:
         raise copied_error(project, found)
 
 
-def refuse_host(project: Project) -> None:
-    """Raises Conflict in a folder of workers for a server elsewhere: with a store none starts there again."""
+def refuse_shared(project: Project, *, configured: bool = False) -> None:
+    """Raises Unavailable in the folder of a server that shares its store: nobody else opens that from here."""
+    if configured or project.shares_store:
+        raise Unavailable(
+            f"the server of {project.folder} shares its store with others, and is not up; nothing was done",
+            "muster serve, with the --store or the settings that it had",
+        )
+
+
+def refuse_host(project: Project, *, shares_store: bool) -> None:
+    """Raises Conflict in a folder of workers for a server elsewhere: with a store none starts there again.
+
+    Raises as refuse_shared; `shares_store`: the settings say so.
+    """
+    refuse_shared(project, configured=shares_store)
     if project.server_file.exists() and not project.has_begun:
         server = project.server_file.read_text("utf-8").strip()
         raise Conflict(

@@ -72,6 +72,11 @@ class Project:
         return os.path.join(self.folder, STATE_DIR_NAME, "muster.sock")
 
     @property
+    def shares_store(self) -> bool:
+        """Its server is one of several; there is nothing in this folder that anybody else could open."""
+        return os.path.exists(os.path.join(self.folder, STATE_DIR_NAME, "store"))
+
+    @property
     def config_file(self) -> Path:
         return self.root / FILE_NAME
 
@@ -83,6 +88,8 @@ class Project:
     """Opens what is sealed in the store."""
     first_token_file = _Below("first-token")
     """Of an OWNER, where there was no terminal to show it on."""
+    store_file = _Below("store")
+    """The address, without its password, of the store that this folder's server shares with others."""
     server_file = _Below("server")
     """The URL of the server whose tasks are done here."""
     worker_key_file = _Below("worker.key")

@@ -31,8 +31,10 @@ from muster.config.values import (
     read_runtime_url,
     read_secret_names,
     read_size,
+    read_store,
     read_text,
     read_texts,
+    without_password,
 )
 from muster.model.limits import STALL_AFTER_S, Limits
 from muster.model.place import USUAL_PROMPT
@@ -361,6 +363,20 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         read_count_or_zero,
         "how many proxies stand before it, each of which adds to X-Forwarded-For who asked it",
     )
+
+    store: str = setting(
+        "",
+        "store",
+        read_store,
+        "`postgresql://USER@HOST/DATABASE`, where several servers share a store; without it the store is a file",
+        show=lambda url: without_password(url) or None,
+    )
+    store_file: str = setting("", "store_file", read_text, "file that holds that address, with its password")
+
+    @property
+    def shared(self) -> bool:
+        """Other servers have the same store."""
+        return bool(self.store or self.store_file)
 
     @property
     def url(self) -> str:

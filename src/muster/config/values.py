@@ -38,6 +38,8 @@ def read_prompt(key: str, value: object) -> str:
     return text
 
 
+STORES = ("postgresql://", "postgres://")
+_PASSWORD_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 _LISTEN = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
@@ -72,6 +74,27 @@ def read_namespace(key: str, value: object) -> str:
     if not _NAMESPACE.fullmatch(text):
         fail(key, f"{text!r} does not fit into a key", "use at most 40 letters, digits, '-' and '_'")
     return text
+
+
+def read_store(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if not text.startswith(STORES):
+        # Not repeated: it may hold a password.
+        fail(key, "is no address of a store", 'write it like "postgresql://USER@HOST/DATABASE"')
+    return text
+
+
+def without_password(url: str) -> str:
+    """As it may be shown."""
+    before, at, host = url.rpartition("@")
+    scheme, slashes, who = before.partition("://")
+    name, colon, _ = who.partition(":")
+    shown = f"{scheme}{slashes}{name}{':***' if colon else ''}{at}{host}"
+    return _PASSWORD_OPTION.sub(r"\1***", shown)
+
+
+def has_password(url: str) -> bool:
+    return without_password(url) != url
 
 
 def read_texts(key: str, value: object) -> tuple[str, ...]:

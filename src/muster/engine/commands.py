@@ -23,6 +23,7 @@ from muster.engine.dependencies import depend
 from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
+from muster.engine.leader import join, lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
@@ -146,6 +147,8 @@ class Engine:
             c.Prune: prune,
             c.ArchiveDone: archive_done,
             c.NewBoot: self._workers.new_boot,
+            c.Join: join,
+            c.Lead: lambda views, command: lead(views, command, self._workers),
             c.FreshLeases: self._workers.fresh_leases,
         }
 

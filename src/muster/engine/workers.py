@@ -337,16 +337,30 @@ class Workers:
             view.run(attempt.task_id, stop)
 
     async def new_boot(self, views: Views, command: c.NewBoot) -> TookOver:
-        term = await take_term(views.tx)
+        term = await self._take_term(views)
         if command.project and await views.tx.store_meta(PROJECT) is None:
             await views.tx.set_store_meta(PROJECT, command.project)
+        renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in await views.all()]
+        return TookOver(term=term, adopted=sum(renewed))
+
+    async def new_leader(self, views: Views, server: str, *, unheard: bool) -> int:
+        """The next term, for one of several servers.  `unheard`: nobody could renew a lease lately."""
+        term = await self._take_term(views, f" at {server}")
+        if unheard:
+            for view in await views.all():
+                await self._renew_all(view, by_hand=True)
+        return term
+
+    @staticmethod
+    async def _take_term(views: Views, where: str = "") -> int:
+        term = await take_term(views.tx)
         every = await views.all()
+        said = f"term {term} leads now{where}"
         # The oldest workspace is that of whoever runs the store.
-        await note(every[0], COORDINATOR, "leader_changed", f"term {term} leads now", details={"term": term})
+        await note(every[0], COORDINATOR, "leader_changed", said, details={"term": term})
         for view in every:
             await view.tell(of_leader(term))
-        renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in every]
-        return TookOver(term=term, adopted=sum(renewed))
+        return term
 
     async def fresh_leases(self, views: Views, command: c.FreshLeases) -> Done:
         await check_term(views.tx, command.term)

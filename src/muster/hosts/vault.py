@@ -55,6 +55,10 @@ class KeyVault:
             "restore it from a backup, or set what was sealed anew",
         )
 
+    def key_names(self) -> tuple[str, ...]:
+        """That which seals first; made where there is none yet."""
+        return tuple(map(_name, self._keys(make=True)))
+
     def take_new_key(self) -> None:
         self._keep([secrets.token_bytes(KEY_BYTES), *self._keys()])
 

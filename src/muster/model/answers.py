@@ -157,6 +157,21 @@ class TookOver(Answer, frozen=True, kw_only=True):
     adopted: int
 
 
+class Joined(Answer, frozen=True, kw_only=True):
+    first: bool
+    """No server has had this store before."""
+
+
+class Led(Answer, frozen=True, kw_only=True):
+    """Who leads: the server that has asked, if `term` is one."""
+
+    term: int = 0
+    leader: str = ""
+    """What people know the server by that leads; empty: none does."""
+    took: bool = False
+    """It leads from now on, and did not before."""
+
+
 class AuditReport(Answer, frozen=True, kw_only=True):
     whole: bool
     problems: tuple[str, ...]

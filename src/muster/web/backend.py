@@ -32,8 +32,6 @@ POLL_S = 1.0
 class OwnerActions(Protocol):
     """What the process that holds the store does besides commands and queries."""
 
-    term: int
-    """Its term as coordinator; 0 while it does not lead."""
     long_lived: bool
     """False for an owner of one command."""
     started_at_ms: int
@@ -48,6 +46,14 @@ class OwnerActions(Protocol):
     @property
     def runtime(self) -> Runtime:
         """What it and other servers tell each other."""
+
+    @property
+    def term(self) -> int:
+        """Its term as coordinator; 0 while it does not lead."""
+
+    @property
+    def leader(self) -> str:
+        """Which other server leads in its place; empty: it does, or nobody."""
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:

@@ -159,6 +159,8 @@ def problem_of(web: Backend) -> str:
         return "it is ending"
     if (fault := web.owner.unwritable()) is not None:
         return fault.message
+    if web.owner.leader:
+        return ""
     cycles = web.owner.cycles.get(Reaper.name)
     looked_ms = cycles.ended_at_ms if cycles is not None else None
     late_s = time.time() - (looked_ms or web.owner.started_at_ms) / 1000

@@ -207,7 +207,7 @@ class Owner:
 
     def _services(self, term: int, since_ms: int) -> list[Service]:
         reads, clock, batcher = self.struck.store.reads, self.clock, self.batcher
-        return coordinator(
+        led = coordinator(
             clock,
             reads,
             batcher,
@@ -224,12 +224,13 @@ class Owner:
                 led_since_ms=since_ms,
                 absences=batcher.absences,
             ),
-            ticker=Ticker(clock, reads.of(DEFAULT_WORKSPACE), batcher.of(DEFAULT_WORKSPACE), self._files),
             signer=_SIGNER,
             elapsed_ms=self.host.elapsed_ms,
             folders=NoFolders(),
             retention=Retention(),
         )
+        own = reads.of(DEFAULT_WORKSPACE), batcher.of(DEFAULT_WORKSPACE)
+        return [*led, Ticker(clock, *own, self._files)]
 
     def ask(self, command: Command) -> asyncio.Future[Answer]:
         """What a request that has arrived is answered; MusterError or ConnectionError are raised from it."""

@@ -9,7 +9,6 @@ from muster.engine.services.pruner import Pruner
 from muster.engine.services.reaper import Reaper
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
-from muster.engine.services.ticker import Ticker
 from muster.model.retention import Retention
 from muster.model.seals import Signer
 from muster.ports.engine import ExecuteForAll
@@ -25,7 +24,6 @@ def coordinator(
     *,
     term: int,
     reaper: Reaper,
-    ticker: Ticker,
     signer: Signer,
     elapsed_ms: Callable[[], int],
     folders: Folders,
@@ -45,5 +43,4 @@ def coordinator(
             term=term,
             elapsed_ms=elapsed_ms,
         ),
-        ticker,
     ]

@@ -11,15 +11,18 @@ from muster.ports.store import Reads
 
 
 class Reconciler:
-    def __init__(self, reaper: Reaper, reads: Reads, engine: ExecuteForAll, *, term: int) -> None:
+    """Without a `reaper` another server leads, whose own looks at the living come all the time."""
+
+    def __init__(self, reaper: Reaper | None, reads: Reads, engine: ExecuteForAll, *, term: int) -> None:
         self._reaper = reaper
         self._reads = reads
         self._engine = engine
         self._term = term
 
     async def reconcile(self) -> Reconciled:
-        buried, reaped = self._reaper.buried, self._reaper.reaped
-        await self._reaper.run_once()
+        buried, reaped = self._counted()
+        if self._reaper is not None:
+            await self._reaper.run_once()
         orphans = stale = after = 0
         while True:
             last, suspects = await self._reads.suspects(after, PAGE_ROWS)
@@ -31,9 +34,13 @@ class Reconciler:
             if last is None:
                 break
             after = last
+        buried_now, reaped_now = self._counted()
         return Reconciled(
-            dead_workers_found=self._reaper.buried - buried,
-            expired_claims_released=self._reaper.reaped - reaped,
+            dead_workers_found=buried_now - buried,
+            expired_claims_released=reaped_now - reaped,
             orphaned_tasks_recovered=orphans,
             stale_states_fixed=stale,
         )
+
+    def _counted(self) -> tuple[int, int]:
+        return (0, 0) if self._reaper is None else (self._reaper.buried, self._reaper.reaped)

@@ -158,6 +158,30 @@ class NewBoot(Command, frozen=True, kw_only=True):
     """False for an owner of one command: it comes and goes, and must not keep a task for who took it by hand."""
 
 
+class Lead(Command, frozen=True, kw_only=True):
+    """A server that shares its store with others asks for the coordinator's place, or to keep it: one leads at a
+    time, until its lease on the place ends by the store's clock."""
+
+    server: str
+    """Another one with each start: what one process was granted, its successor was not."""
+    named: str
+    """What people know it by."""
+    lease_ms: int
+    unheard: bool = False
+    """The store was away for it: nobody could renew a lease meanwhile."""
+    give_up: bool = False
+    """It ends, and another one may lead at once."""
+
+
+class Join(Command, frozen=True, kw_only=True):
+    """A server begins on a store that it shares with others: what one has sealed, all of them open."""
+
+    seal_key: str
+    """The name of the key that seals the audit."""
+    vault_keys: tuple[str, ...]
+    """Of those that open secrets, the one first that seals them."""
+
+
 class FreshLeases(Command, frozen=True, kw_only=True):
     """The coordinator stood still: all leases of this boot begin anew."""
 

@@ -1,0 +1,347 @@
+"""A server over a store that it shares with others: the same engine, API and coordinator, without workers.
+
+What one owner is sure of, because it alone has the store, is asked of the database here.  Nobody supervises it:
+it ends with its error, and whatever has started it starts another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from muster.app.core import policy_of, retention_of
+from muster.app.guest_owner import GuestOwner
+from muster.app.key import logged_heads, signer_of
+from muster.app.parts import make_state_dir
+from muster.app.runtime import runtime_of
+from muster.app.shared_store import refuse_own_store, store_url
+from muster.config.project import Project
+from muster.config.settings import Config
+from muster.config.values import without_password
+from muster.engine.async_batch import AsyncBatcher
+from muster.engine.audit import Auditor
+from muster.engine.commands import Engine
+from muster.engine.cycles import Cycles
+from muster.engine.intents import Intents
+from muster.engine.leader import Leader
+from muster.engine.moved_boxes import all_left
+from muster.engine.queries import Queries
+from muster.engine.service import Service
+from muster.engine.services.coordinator import coordinator
+from muster.engine.services.mirror import Mirror
+from muster.engine.services.reaper import Reaper, own_stall_ms
+from muster.engine.services.reconciler import Reconciler
+from muster.engine.services.recovery_watch import RecoveryWatch
+from muster.engine.services.webhook_sender import WebhookSender
+from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.detached_call import detached_call
+from muster.hosts.file_lock import Lock
+from muster.hosts.local_host import LocalHost
+from muster.hosts.plain_files import replace_plain
+from muster.hosts.vault import KeyVault
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Reconciled
+from muster.model.artifacts import ArtifactPart, ArtifactReceived
+from muster.model.commands import Join
+from muster.model.errors import Conflict, Forbidden, MusterError, StoreFault
+from muster.model.plan_sync import Difference, PlanSynced
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.model.seals import Signer
+from muster.model.webhooks import sealed_for
+from muster.outbound.webhook_post import WebhookPost
+from muster.ports.host import ProcessId
+from muster.ports.runtime import Runtime
+from muster.ports.vault import Vault
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import SystemClock
+from muster.stores.postgres.store import PostgresStore
+from muster.web.backend import Backend
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 2.0
+"""How often it looks whether another server has halted the store."""
+
+
+class Server:
+    """Everything that stands around it; use `async with`."""
+
+    long_lived = True
+    far_git = None
+
+    def __init__(self, project: Project, config: Config) -> None:
+        self._project, self._config = project, config
+        self._host = LocalHost()
+        self._listening, self.login = "", True
+        self.listens = asyncio.Event()
+        self._policy = policy_of(config)
+        self.clock = SystemClock(self._host.boot_id)
+        self.started_at_ms = self.clock.now().wall_ms
+        self._keys = SharedVault(project.vault_key_file)
+        self.vault: Vault = self._keys
+        self.first_event_id = 0
+        self.first = False
+        """No server has had this store before."""
+        self._reaper: Reaper | None = None
+        self._services: Sequence[Service] = ()
+        self._stack = contextlib.AsyncExitStack()
+        self.signer: Signer
+        self.store: PostgresStore
+        self.runtime: Runtime
+        self.batcher: AsyncBatcher
+        self._led: Leader
+
+    async def __aenter__(self) -> Self:
+        """Raises OwnerUnavailable where another server runs in this folder, StoreAway where the database does not
+        answer, StoreFault where it cannot be used."""
+        project, config = self._project, self._config
+        url = store_url(config.serve)
+        make_state_dir(project)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(Lock.take(project.owner_lock).release)
+            refuse_own_store(project)
+            self.store = await PostgresStore.open(url)
+            stack.push_async_callback(self.store.aclose)
+            self.signer = signer_of(project)
+            self.runtime = runtime_of(config.runtime)
+            stack.push_async_callback(self.runtime.aclose)
+            engine = Engine(self.store, SystemChance(), self._policy, self.signer.grants())
+            slow_ms = own_stall_ms(config.health.lease_s)
+            self.batcher = AsyncBatcher(engine, self.clock.now, self.runtime.wakeups.publish, slow_ms=slow_ms)
+            stack.push_async_callback(self.batcher.aclose)
+            keys = Join(seal_key=self.signer.key_id, vault_keys=self._keys.key_names())
+            joined = await self.batcher.execute(keys)
+            assert isinstance(joined, Joined)
+            self.first = joined.first
+            replace_plain(project.store_file, without_password(url).encode())
+            self.first_event_id = await self.store.reads.last_event_id()
+            self._led = Leader(
+                self.clock,
+                self.batcher,
+                self._loops,
+                server=secrets.token_hex(8),
+                named=f"{self._host.hostname}[{os.getpid()}]",
+                elapsed_ms=self.clock.elapsed_ms,
+                absences=self.batcher.absences,
+            )
+            self.runtime.start()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._led.give_up()
+        await self._stack.aclose()
+
+    def backend(self) -> Backend:
+        """That of the default workspace."""
+        closing = asyncio.Event()
+
+        @functools.cache
+        def of(workspace_id: int) -> Backend:
+            reads = self.store.reads.of(workspace_id)
+            return Backend(
+                workspace_id=workspace_id,
+                of=of,
+                engine=Intents(self.batcher.of(workspace_id), reads, self.clock, None),
+                reads=reads,
+                queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left),
+                wakeups=self.runtime.wakeups,
+                owner=self if workspace_id == DEFAULT_WORKSPACE else GuestOwner(self),
+                closing=closing,
+            )
+
+        return of(DEFAULT_WORKSPACE)
+
+    async def lead(self) -> None:
+        """Runs the coordinator's loops whenever no other server does."""
+        await self._led.run()
+
+    async def mind_store(self) -> None:
+        """Notices that another server has halted the store, and has its partitions made ahead of time."""
+        stalled = ""
+        while True:
+            try:
+                await self.store.look()
+                stalled = ""
+            except MusterError as error:
+                if str(error) != stalled:
+                    stalled = str(error)
+                    log.warning("%s", error)
+            await asyncio.sleep(LOOK_S)
+
+    def _loops(self, term: int, led_since_ms: int) -> Sequence[Service]:
+        reads, health = self.store.reads, self._config.health
+        nobody = NobodyHere()
+        self._reaper = Reaper(
+            self.clock,
+            reads,
+            self.batcher,
+            nobody,
+            sweep=lambda: 0,
+            term=term,
+            lease_s=health.lease_s,
+            interval_s=health.sweep_s,
+            led_since_ms=led_since_ms,
+            absences=self.batcher.absences,
+        )
+        log_turns = (self._config.log.bytes_max, self._config.log.keep)
+        led = coordinator(
+            self.clock,
+            reads,
+            self.batcher,
+            term=term,
+            reaper=self._reaper,
+            signer=self.signer,
+            elapsed_ms=self.clock.elapsed_ms,
+            folders=LocalFolders(self._project.attempts_dir, self._project.log_file, turns=log_turns),
+            retention=retention_of(self._config),
+        )
+        sender = WebhookSender(self.clock, reads, self.batcher, self._post, self._unseal, term=term)
+        self._services = [*led, sender, *self._for_others(self._reaper)]
+        return self._services
+
+    def _for_others(self, reaper: Reaper) -> list[Service]:
+        if self.runtime.state == "unused":
+            return []
+        reads, runtime = self.store.reads, self.runtime
+        return [
+            Mirror(self.clock, reads, runtime, reaper.silence_of),
+            RecoveryWatch(self.clock, reads, runtime, reaper.run_once),
+        ]
+
+    def _unseal(self, sealed: str, workspace_id: int) -> str:
+        return self.vault.unseal(sealed, sealed_for(workspace_id))
+
+    @functools.cached_property
+    def _post(self) -> WebhookPost:
+        return WebhookPost(private=self._config.webhooks.private, in_thread=detached_call)
+
+    @property
+    def listening(self) -> str:
+        return self._listening
+
+    @listening.setter
+    def listening(self, url: str) -> None:
+        self._listening = url
+        self.listens.set()
+
+    @property
+    def term(self) -> int:
+        return self._led.term
+
+    @property
+    def leader(self) -> str:
+        return "" if self._led.term else self._led.leader
+
+    @property
+    def cycles(self) -> Mapping[str, Cycles]:
+        return {service.name: service.cycles for service in self._services} if self.term else {}
+
+    @property
+    def absences(self) -> int:
+        return self.batcher.absences()
+
+    @property
+    def looked_at_ms(self) -> int | None:
+        return self._reaper.looked_at_ms if self._reaper and self.term else None
+
+    def halted(self) -> StoreFault | None:
+        return self.store.fault
+
+    async def judge_hook(self, url: str) -> str:
+        return await self._post.judge(url)
+
+    def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
+        return self._host.lineage(pid)
+
+    async def back_up(self, target: Path, force: bool) -> BackedUp:
+        """Raises StoreFault: a backup is to be whole."""
+        if (fault := self.halted()) is not None:
+            raise fault
+        return await self.store.back_up(target, force=force)
+
+    def unwritable(self) -> MusterError | None:
+        return self.halted()
+
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:  # noqa: ARG002
+        """A file that one server keeps, the others do not have: none is."""
+        return None
+
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:  # noqa: ARG002
+        return None
+
+    async def take_artifact(
+        self,
+        task_id: int,  # noqa: ARG002
+        epoch: int,  # noqa: ARG002
+        part: ArtifactPart,
+        black: Callable[[bytes], bytes],  # noqa: ARG002
+    ) -> ArtifactReceived:
+        raise Forbidden(
+            f"no server that shares its store keeps files; {part.name} was not kept, and not noted",
+            "put it where all can reach it, and name its address: https://...",
+        )
+
+    async def verify_audit(self, workspace_id: int) -> AuditReport:
+        heads = functools.partial(logged_heads, self._project)
+        return await Auditor(self.store.reads, self.signer, heads, workspace_id).verify()
+
+    async def reconcile(self) -> Reconciled:
+        if self._reaper is not None and self.term:
+            return await Reconciler(self._reaper, self.store.reads, self.batcher, term=self.term).reconcile()
+        term = await self.store.reads.store_meta("term")
+        return await Reconciler(None, self.store.reads, self.batcher, term=int(term or 0)).reconcile()
+
+    async def free_dead(self) -> None:
+        """Whoever leads looks all the time, and knows no worker to be of its own host."""
+        if not self.term:
+            self.runtime.suspect(DEFAULT_WORKSPACE)
+
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:  # noqa: ARG002 - it has no file
+        return BoxesTicked(plan=plan, waits="")
+
+    async def untaken(self, plan: str) -> tuple[Difference, ...]:  # noqa: ARG002
+        return ()
+
+    async def sync_plan(
+        self,
+        plan: str,
+        accept: bool | None,  # noqa: ARG002
+        keys: tuple[str, ...],  # noqa: ARG002
+        actor: str,  # noqa: ARG002
+    ) -> PlanSynced:
+        raise Forbidden(
+            f"no server that shares its store follows a plan's file; {plan} was not changed",
+            "muster plan add FILE sends what has changed in it",
+        )
+
+
+class NobodyHere:
+    """As ports.host.Host: workers are on other hosts, or as good as that, and only their leases tell of them."""
+
+    hostname = boot_id = ""
+
+    def identify(self, pid: int) -> ProcessId | None:  # noqa: ARG002
+        return None
+
+    def alive(self, process: ProcessId) -> bool:  # noqa: ARG002
+        return True
+
+    def kill_marked(self, marks: Iterable[str]) -> int:  # noqa: ARG002
+        return 0
+
+
+class SharedVault(KeyVault):
+    """Its key is the same on every server, so none of them makes another one."""
+
+    def take_new_key(self) -> None:
+        raise Conflict(
+            "the key that seals secrets is the same on all servers of this store; nothing was changed",
+            "set the secrets anew where the key has become known",
+        )

@@ -1,0 +1,57 @@
+"""The store that several servers share, as the settings of a folder name it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from muster.config.project import Project
+from muster.config.settings import ServeSettings
+from muster.config.values import STORES
+from muster.hosts.plain_files import read_plain
+from muster.model.errors import BadConfig, Conflict
+
+_BYTES_MAX = 1 << 16
+
+
+def store_url(settings: ServeSettings) -> str:
+    """With its password; empty where the store is a file of the folder.  Raises BadConfig."""
+    if not settings.store_file:
+        return settings.store
+    if settings.store:
+        raise _wrong(f"the address stands in {settings.store_file} already", "set store or store_file")
+    try:
+        url = read_plain(Path(settings.store_file), _BYTES_MAX).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _wrong(f"{settings.store_file}: {error}", "name a file that holds the address") from error
+    if not url.startswith(STORES):
+        raise _wrong(
+            f"{settings.store_file} holds no address", f"write {STORES[0]}USER:PASSWORD@HOST/DATABASE"
+        )
+    return url
+
+
+def _wrong(problem: str, hint: str) -> BadConfig:
+    error = BadConfig(f"serve.store_file: {problem}; nothing was started", hint)
+    error.key = "serve.store_file"
+    return error
+
+
+def require_driver() -> None:
+    """Raises BadConfig where it is not installed."""
+    if find_spec("asyncpg") is None:
+        error = BadConfig(
+            "serve.store: what speaks with PostgreSQL is not installed; nothing was started",
+            "pip install 'musterd[postgres]'",
+        )
+        error.key = "serve.store"
+        raise error
+
+
+def refuse_own_store(project: Project) -> None:
+    """Raises Conflict in a folder that has a store of its own: its tasks would be out of sight."""
+    if project.store.exists():
+        raise Conflict(
+            f"{project.folder} has a store of its own, {project.store}; no server was started",
+            "start the server in another folder",
+        )

@@ -1,0 +1,199 @@
+"""Who leads, of servers that share a store: one has the coordinator's place, under a lease and a term.
+
+The lease is told by the store's clock.  It only says when another one may try: what fences a leader that stood
+still is its term, which every write of its loops checks in the same transaction (S10).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from muster.engine.fence import present_term
+from muster.engine.service import Service
+from muster.engine.views import Views
+from muster.engine.workers import Workers
+from muster.model.answers import Joined, Led
+from muster.model.commands import Join, Lead
+from muster.model.errors import MusterError, StoreRefused, TermOver
+from muster.ports.engine import Execute
+from muster.ports.locks import TERM, locks
+from muster.ports.runtime import Clock
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 15.0
+MARGIN_S = 3.0
+"""So much earlier a leader stops to trust its lease: another one's clock may be a little ahead."""
+ASK_S = 2.0
+"""How often each server asks."""
+_LEADER, _KEYS = "leader", "keys"
+
+
+class _Place(Struct, frozen=True):
+    """Who has it, as the store keeps it."""
+
+    server: str = ""
+    named: str = ""
+    term: int = 0
+    until_ms: int = 0
+
+
+async def lead(views: Views, command: Lead, workers: Workers) -> Led:
+    tx, now_ms = views.tx, views.now.mono_ms
+    await tx.lock(locks(TERM))
+    told = await tx.store_meta(_LEADER)
+    place = msgspec.json.decode(told, type=_Place) if told else _Place()
+    taken = now_ms < place.until_ms and place.term == await present_term(tx)
+    if taken and place.server != command.server:
+        return Led(leader=place.named)
+    if command.give_up:
+        if taken:
+            await tx.set_store_meta(_LEADER, _text(place, now_ms))
+        return Led()
+    term = place.term
+    if not taken:
+        # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.
+        empty = now_ms - place.until_ms > 2 * ASK_S * 1000
+        term = await workers.new_leader(views, command.named, unheard=command.unheard or empty)
+    mine = _Place(command.server, command.named, term)
+    await tx.set_store_meta(_LEADER, _text(mine, now_ms + command.lease_ms))
+    return Led(term=term, leader=command.named, took=not taken)
+
+
+def _text(place: _Place, until_ms: int) -> str:
+    return msgspec.json.encode(msgspec.structs.replace(place, until_ms=until_ms)).decode()
+
+
+async def join(views: Views, command: Join) -> Joined:
+    """Raises StoreRefused for a server with keys of its own."""
+    tx = views.tx
+    await tx.lock(locks(TERM))
+    known = await tx.store_meta(_KEYS)
+    if known is None:
+        await tx.set_store_meta(_KEYS, f"{command.seal_key} {command.vault_keys[0]}")
+        return Joined(first=True)
+    seal_key, vault_key = known.split()
+    wrong = [
+        name
+        for name, fits in (
+            ("key", seal_key == command.seal_key),
+            ("vault.key", vault_key in command.vault_keys),
+        )
+        if not fits
+    ]
+    if wrong:
+        files = " and ".join(f".muster/{name}" for name in wrong)
+        raise StoreRefused(
+            f"{files} of this folder: other servers of this store have another one; nothing was started",
+            f"copy {files} of another server to this folder, and start again",
+        )
+    return Joined(first=False)
+
+
+class Leader:
+    """Asks for the place again and again, and runs the coordinator's loops while it has it."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        engine: Execute,
+        loops: Callable[[int, int], Sequence[Service]],
+        *,
+        server: str,
+        named: str,
+        elapsed_ms: Callable[[], int],
+        absences: Callable[[], int],
+        lease_s: float = LEASE_S,
+    ) -> None:
+        """`loops` makes those of a term, which was asked for at a time of `clock`.
+
+        `elapsed_ms` counts suspend.
+        """
+        self.clock = clock
+        self.term = 0
+        """0 while another one leads, or none."""
+        self.leader = ""
+        """Who leads, as far as is known."""
+        self._engine, self._make = engine, loops
+        self._lead = Lead(server=server, named=named, lease_ms=int(lease_s * 1000))
+        self._trust_ms = int(max(lease_s - MARGIN_S, lease_s / 2) * 1000)
+        self._elapsed_ms, self._absences = elapsed_ms, absences
+        self._absences_seen = absences()
+        self._trusted_until_ms = 0
+        self._running: set[asyncio.Task[None]] = set()
+        self._stalled = ""
+
+    async def run(self) -> None:
+        """Ends by cancellation, or with the error of a loop that has failed: a bug."""
+        try:
+            while True:
+                await self._ask()
+                await self._work()
+        finally:
+            await self._stop()
+
+    async def give_up(self) -> None:
+        """Once `run` has ended: another one leads at once."""
+        with contextlib.suppress(MusterError, TimeoutError):
+            async with asyncio.timeout(MARGIN_S):
+                await self._engine.execute(msgspec.structs.replace(self._lead, give_up=True))
+
+    async def _ask(self) -> None:
+        # Before the round trip: a slow yes buys no more time.
+        asked, asked_ms, absences = self.clock.now(), self._elapsed_ms(), self._absences()
+        left_s = (self._trusted_until_ms - asked_ms) / 1000 if self.term else self._trust_ms / 1000
+        try:
+            async with asyncio.timeout(max(0.0, left_s)):
+                unheard = absences != self._absences_seen
+                led = await self._engine.execute(msgspec.structs.replace(self._lead, unheard=unheard))
+        except (MusterError, TimeoutError) as error:
+            self._tell_of(str(error) or "the store does not answer")
+            if self.term and self._elapsed_ms() >= self._trusted_until_ms:
+                log.warning("term %d: the lease on it could not be renewed; its loops end", self.term)
+                await self._stop()
+            return
+        assert isinstance(led, Led)
+        self._stalled, self.leader, self._absences_seen = "", led.leader, absences
+        if led.term != self.term:
+            await self._stop()
+            self.leader = led.leader
+        self._trusted_until_ms = asked_ms + self._trust_ms
+        if led.term and not self.term:
+            log.info("term %d: this server leads", led.term)
+            self.term = led.term
+            self._running = {asyncio.create_task(one.run()) for one in self._make(led.term, asked.mono_ms)}
+
+    def _tell_of(self, problem: str) -> None:
+        """Once, not every time."""
+        self.leader = ""
+        if problem != self._stalled:
+            self._stalled = problem
+            log.warning("who leads is not known: %s", problem)
+
+    async def _work(self) -> None:
+        """Until it is time to ask again."""
+        if not self._running:
+            await self.clock.sleep(ASK_S)
+            return
+        left_s = (self._trusted_until_ms - self._elapsed_ms()) / 1000
+        wait_s = min(ASK_S, max(0.05, left_s))
+        done, _ = await asyncio.wait(self._running, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
+        for loop in done:
+            if isinstance(error := loop.exception(), TermOver):
+                log.warning("%s", error)
+                await self._stop()
+                return
+            loop.result()
+
+    async def _stop(self) -> None:
+        """What is being written meanwhile is fenced by its term."""
+        running, self._running, self.term, self.leader = self._running, set(), 0, ""
+        for loop in running:
+            loop.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,108 @@
+"""`muster serve --store`: what it refuses, what it shows of the address, and the other commands in its folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from muster.config.values import without_password
+from muster_command import run_muster
+from several_servers import SharedServer
+
+SECRET = "geheim"
+
+
+def serve(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """In a process of its own: it sets variables for those that it starts."""
+    return run_muster(folder, "serve", *words, env=dict(os.environ))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "muster.toml").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        (f"postgresql://ada:{SECRET}@db/x", "postgresql://ada:***@db/x"),
+        (f"postgresql://ada:a@{SECRET}@db:5432/x?a=b", "postgresql://ada:***@db:5432/x?a=b"),
+        (f"postgresql://ada@db/x?password={SECRET}&a=b", "postgresql://ada@db/x?password=***&a=b"),
+        ("postgresql://ada@db/x", "postgresql://ada@db/x"),
+        ("postgresql:///x?host=/run/pg", "postgresql:///x?host=/run/pg"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
+    assert without_password(url) == shown
+
+
+def test_a_password_on_the_command_line_is_refused(folder: Path) -> None:
+    done = serve(folder, "--store", f"postgresql://ada:{SECRET}@db/x")
+    assert done.returncode == 2
+    assert "store_file" in done.stderr and SECRET not in done.stderr
+    assert not (folder / ".muster").exists()
+
+
+def test_settings_show_no_password(folder: Path) -> None:
+    (folder / "muster.toml").write_text(f'[serve]\nstore = "postgresql://ada:{SECRET}@db/x"\n')
+    shown = run_muster(folder, "config", "show")
+    assert "postgresql://ada:***@db/x" in shown.stdout and SECRET not in shown.stdout
+    (folder / "muster.toml").write_text(f'[serve]\nstore = "mysql://ada:{SECRET}@db/x"\n')
+    refused = run_muster(folder, "config", "show")
+    assert refused.returncode == 2 and "serve.store" in refused.stderr and SECRET not in refused.stderr
+
+
+def test_nobody_makes_a_store_in_a_folder_whose_settings_name_another(folder: Path) -> None:
+    (folder / "muster.toml").write_text('[serve]\nstore = "postgresql://ada@db/x"\n')
+    for command in ("status", "up"):
+        done = run_muster(folder, command)
+        assert done.returncode == 7 and "muster serve" in done.stderr, done.stderr
+    assert not (folder / ".muster" / "state.db").exists()
+
+
+def test_a_file_that_holds_no_address_is_refused_by_its_name(folder: Path) -> None:
+    kept = folder / "address"
+    kept.write_text(f"mysql://ada:{SECRET}@db/x\n")
+    (folder / "muster.toml").write_text(f'[serve]\nstore_file = "{kept}"\n')
+    done = serve(folder, "--listen", "127.0.0.1:1")
+    assert done.returncode == 2 and str(kept) in done.stderr and SECRET not in done.stderr
+
+
+def test_a_folder_with_a_store_of_its_own_is_refused(folder: Path, postgres_store: str) -> None:
+    assert run_muster(folder, "task", "add", "ours", "--plan", "p").returncode == 0
+    done = serve(folder, "--store", postgres_store, "--listen", "127.0.0.1:1")
+    assert done.returncode == 6 and "state.db" in done.stderr
+    assert run_muster(folder, "task", "list").stdout.count("ours") == 1
+
+
+def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path, postgres_store: str) -> None:
+    server = SharedServer(tmp_path / "a", postgres_store, "")
+    try:
+        server.start()
+        folder = server.folder
+        assert run_muster(folder, "task", "add", "ours", "--plan", "p").returncode == 0
+        (folder / "plan.md").write_text("# Plan\n\n- [ ] one\n")
+        assert run_muster(folder, "plan", "add", "plan.md").returncode == 0
+        assert "ours" in run_muster(folder, "task", "list").stdout
+        again = serve(folder, "--store", postgres_store, "--listen", f"127.0.0.1:{server.port}")
+        assert again.returncode == 6 and "already" in again.stderr
+        down = run_muster(folder, "down")
+        assert down.returncode == 0 and "Other servers" in down.stdout, down.stderr
+        assert server.process is not None and server.process.wait(60) == 0
+        for command in (["status"], ["up"], ["task", "list"]):
+            done = run_muster(folder, *command)
+            assert done.returncode == 7 and "muster serve" in done.stderr, done.stderr
+        assert run_muster(folder, "down").stdout == "Nothing is up.\n"
+        assert not (folder / ".muster" / "state.db").exists()
+        other = SharedServer(tmp_path / "b", postgres_store, "")
+        other.begin()
+        assert other.process is not None and other.process.wait(60) != 0
+        assert "copy .muster/key and .muster/vault.key" in other.log()
+    finally:
+        if server.process is not None and server.process.poll() is None:
+            server.end(signal.SIGKILL)

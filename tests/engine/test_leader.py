@@ -1,0 +1,99 @@
+"""The coordinator's place among several servers: one has it, under a lease and a term."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from engine_rig import LEASE_S, W1, Rig, reap
+
+from muster.model import commands as c
+from muster.model.answers import Led
+from muster.model.errors import StoreRefused, TermOver
+
+A, B = "server-a", "server-b"
+PLACE_S = 15.0
+
+
+def ask(rig: Rig, server: str, **more: Any) -> Led:
+    answer: Led = rig.do(c.Lead(server=server, named=server, lease_ms=int(PLACE_S * 1000), **more))
+    return answer
+
+
+@pytest.mark.promise("S10")
+def test_one_leads_until_its_lease_is_over(rig: Rig) -> None:
+    assert ask(rig, A) == Led(term=1, leader=A, took=True)
+    assert ask(rig, B) == Led(leader=A)
+    rig.clock.advance(PLACE_S - 1)
+    assert ask(rig, A) == Led(term=1, leader=A)
+    rig.clock.advance(PLACE_S - 1)
+    assert ask(rig, B) == Led(leader=A), "the lease was renewed"
+    rig.clock.advance(1)
+    assert ask(rig, B) == Led(term=2, leader=B, took=True)
+    assert ask(rig, A) == Led(leader=B)
+
+
+@pytest.mark.promise("S10")
+def test_a_leader_that_wakes_late_writes_nothing_under_its_old_term(rig: Rig) -> None:
+    old = ask(rig, A).term
+    rig.enqueue({"a": ()})
+    rig.register()
+    (job,) = rig.started()
+    rig.clock.advance(PLACE_S)
+    new = ask(rig, B).term
+    before = len(rig.events())
+    for late in (
+        reap(job, old),
+        c.FreshLeases(term=old),
+        c.MarkWorkerDead(worker_id=W1, term=old, reason=""),
+    ):
+        with pytest.raises(TermOver):
+            rig.do(late)
+    assert len(rig.events()) == before
+    rig.do(reap(job, new))
+
+
+def test_a_leader_that_slept_past_its_lease_has_another_term_though_nobody_else_led(rig: Rig) -> None:
+    ask(rig, A)
+    rig.clock.advance(PLACE_S)
+    assert ask(rig, A) == Led(term=2, leader=A, took=True)
+
+
+def test_who_gives_up_the_place_is_followed_at_once(rig: Rig) -> None:
+    ask(rig, A)
+    assert ask(rig, B, give_up=True) == Led(leader=A), "only who has it can give it up"
+    assert ask(rig, A, give_up=True) == Led()
+    assert ask(rig, B) == Led(term=2, leader=B, took=True)
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize(
+    ("late_s", "unheard", "fresh"), [(1, False, False), (1, True, True), (30, False, True)]
+)
+def test_leases_begin_anew_only_where_nobody_could_be_heard(
+    rig: Rig, late_s: int, unheard: bool, fresh: bool
+) -> None:
+    ask(rig, A)
+    rig.enqueue({"a": ()})
+    rig.register()
+    (job,) = rig.started()
+    until_ms = rig.attempt(job).lease_until_ms
+    rig.clock.advance(PLACE_S + late_s)
+    ask(rig, B, unheard=unheard)
+    anew_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert rig.attempt(job).lease_until_ms == (anew_ms if fresh else until_ms)
+
+
+def test_an_owner_that_takes_over_ends_the_place_of_a_server(rig: Rig) -> None:
+    ask(rig, A)
+    assert rig.new_boot().term == 2
+    assert ask(rig, A) == Led(term=3, leader=A, took=True)
+
+
+def test_servers_of_one_store_have_the_same_keys(rig: Rig) -> None:
+    assert rig.do(c.Join(seal_key="s1", vault_keys=("v1",))).first
+    assert not rig.do(c.Join(seal_key="s1", vault_keys=("v2", "v1"))).first
+    for seal_key, vault_key, named in (("s2", "v1", ".muster/key "), ("s1", "v2", ".muster/vault.key ")):
+        with pytest.raises(StoreRefused, match="nothing was started") as refused:
+            rig.do(c.Join(seal_key=seal_key, vault_keys=(vault_key,)))
+        assert refused.value.message.startswith(named)

@@ -1,0 +1,224 @@
+"""Servers that share one store all serve and claim, one leads, and none is missed when it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.client.api import Api, patiently
+from muster.client.http import Connection
+from muster.model.errors import MusterError
+from muster_command import MUSTER
+from patience import PATIENCE_S, until
+from several_servers import QUICK, Balancer, FarWorkers, Servers, SharedServer, at_once, several
+
+LIMITS = QUICK.replace("[task]\n", "[task]\nwaiting = 30\n") + "[limits]\ngpu = 2\n"
+
+
+@pytest.fixture
+def two(tmp_path: Path, postgres_database: str) -> Iterator[Servers]:
+    with several(tmp_path, postgres_database, 2, LIMITS) as servers:
+        yield servers
+
+
+@pytest.fixture
+def roomy(tmp_path: Path, postgres_database: str) -> Iterator[Servers]:
+    with several(tmp_path, postgres_database, 2) as servers:
+        yield servers
+
+
+def add(servers: Servers, server: SharedServer, title: str, **fields: Any) -> Any:
+    with contextlib.closing(servers.api(server)) as api:
+        return api.post("/api/v1/agent-tasks", {"title": title, "plan": "p", **fields})
+
+
+def claimed(workers: list[FarWorkers], slots: int) -> list[Any]:
+    """All that they are given, at once."""
+    return [job for jobs in at_once([lambda w=w: w.claim(slots) for w in workers]) for job in jobs]  # type: ignore[misc]
+
+
+def test_three_begin_at_once_on_an_empty_database(tmp_path: Path, postgres_database: str) -> None:
+    with several(tmp_path, postgres_database, 3) as servers:
+        leader = servers.leader
+        assert leader is not None
+        others = [server for server in servers.every if server is not leader]
+        assert not any(server.leads for server in others)
+        for server in others:
+            until(lambda: server.local("GET", "/health/coordinator")["status"] == "healthy", "it is well")  # noqa: B023
+        with contextlib.closing(servers.api(others[0])) as api:
+            assert [token["name"] for token in api.get("/api/v1/tokens")] == ["first"]
+        assert not (leader.folder / ".muster" / "state.db").exists()
+
+
+def test_what_one_adds_a_claim_that_waits_at_another_is_given(two: Servers) -> None:
+    a, b = two.every
+    worker = FarWorkers(lambda: two.api(a))
+    given, _ = at_once([lambda: worker.claim(wait_s=30), lambda: add(two, b, "from b")])
+    (job,) = given or worker.claim(wait_s=30)
+    assert job["title"] == "from b"
+    worker.post("start", taskId=job["taskId"], epoch=job["epoch"], tokenHash="0" * 64)
+    other = FarWorkers(lambda: two.api(b))
+    assert other.claim() == []
+    with pytest.raises(MusterError):
+        other.post("complete", taskId=job["taskId"], epoch=job["epoch"] + 1)
+
+
+@pytest.mark.promise("S12")
+def test_claims_of_two_servers_overfill_no_limit_and_no_queue(two: Servers) -> None:
+    def enqueue(number: int) -> bool:
+        try:
+            add(two, two.every[number % 2], f"t{number}", limitKey="gpu", idempotencyKey=f"k{number}")
+        except MusterError as error:
+            assert error.code == "overloaded", error
+            return False
+        return True
+
+    added = at_once([lambda n=n: enqueue(n) for n in range(40)])  # type: ignore[misc]
+    assert sum(added) == 30
+    workers = [FarWorkers(lambda n=n: two.api(two.every[n % 2])) for n in range(8)]  # type: ignore[misc]
+    jobs = claimed(workers * 2, slots=3)
+    assert len(jobs) == 2
+    assert len({job["taskId"] for job in jobs}) == 2
+
+
+@pytest.mark.promise("S1")
+def test_each_task_is_given_once_whoever_is_asked(two: Servers) -> None:
+    for number in range(20):
+        add(two, two.every[number % 2], f"t{number}")
+    workers = [FarWorkers(lambda n=n: two.api(two.every[n % 2])) for n in range(6)]  # type: ignore[misc]
+    jobs = claimed(workers * 3, slots=4)
+    assert len(jobs) == 20
+    assert len({job["taskId"] for job in jobs}) == 20
+
+
+def test_one_key_is_one_task_though_two_servers_hear_it_at_once(two: Servers) -> None:
+    made = at_once(
+        [lambda n=n: add(two, two.every[n % 2], "same", idempotencyKey="k") for n in range(10)]  # type: ignore[misc]
+    )
+    assert len({one["id"] for one in made}) == 1
+    others = at_once([lambda n=n: add(two, two.every[n % 2], f"t{n}") for n in range(10)])  # type: ignore[misc]
+    assert len({one["id"] for one in others}) == 10
+
+
+@pytest.mark.promise("S10")
+def test_a_killed_leader_is_replaced_and_its_loops_go_on(two: Servers) -> None:
+    leader = two.leader
+    assert leader is not None
+    term = leader.term
+    (other,) = [server for server in two.every if server is not leader]
+    worker = FarWorkers(lambda: two.api(leader))
+    add(two, leader, "left")
+    (job,) = worker.claim()
+    leader.end(signal.SIGKILL)
+    until(lambda: other.leads, "the other one leads")
+    assert other.term == term + 1
+    successor = FarWorkers(lambda: two.api(other))
+    (again,) = until(successor.claim, "the lease of a silent worker is over")
+    assert (again["taskId"], again["epoch"]) == (job["taskId"], job["epoch"] + 1)
+    leader.start()
+    assert not leader.leads
+    assert other.end() == 0
+    until(lambda: leader.leads, "a leader that ends leaves its place at once")
+
+
+@pytest.mark.promise("S10")
+def test_a_leader_that_was_stopped_wakes_as_a_follower(two: Servers) -> None:
+    leader = two.leader
+    assert leader is not None
+    term = leader.term
+    (other,) = [server for server in two.every if server is not leader]
+    leader.send(signal.SIGSTOP)
+    until(lambda: other.leads, "the other one leads")
+    leader.send(signal.SIGCONT)
+    until(lambda: not leader.leads, "it follows")
+    until(lambda: "loops end" in leader.log() or "is over" in leader.log(), "it has ended its loops")
+    assert other.term == term + 1
+    with contextlib.closing(two.api(other)) as api:
+        events = api.get("/api/v1/events", {"limit": 1000})
+    led = [event["message"] for event in events if event["event"] == "leader_changed"]
+    assert len(led) == term + 1
+
+
+def test_servers_are_restarted_in_turn_while_clients_go_on(roomy: Servers) -> None:
+    """A client that repeats as docs/server.md says misses nothing, and nothing is done twice."""
+    token, going = roomy.token, threading.Event()
+    with contextlib.closing(Balancer([server.port for server in roomy.every])) as balancer:
+
+        def enqueue(client: int) -> int:
+            number = 0
+            while not going.is_set():
+                number += 1
+                body = {"title": "t", "plan": f"p{client}", "key": f"k{number}"}
+                body["idempotencyKey"] = f"{client}-{number}"
+
+                def post(body: dict[str, str] = body) -> Any:
+                    with contextlib.closing(Api(Connection(balancer.url, token))) as api:
+                        return api.post("/api/v1/agent-tasks", body)
+
+                patiently(post, PATIENCE_S)
+            return number
+
+        def restart() -> int:
+            for server in roomy.every:
+                assert server.end() == 0
+                server.start()
+            going.set()
+            return 0
+
+        counts = at_once([lambda: enqueue(1), lambda: enqueue(2), restart])
+    with contextlib.closing(roomy.api(roomy.every[0])) as api:
+        for client in (1, 2):
+            tasks = api.get("/api/v1/agent-tasks", {"plan": f"p{client}", "limit": 1000})
+            assert sorted(task["key"] for task in tasks) == sorted(
+                f"k{n}" for n in range(1, counts[client - 1] + 1)
+            )
+
+
+WORKER = """\
+agent = "far"
+[health]
+heartbeat = "300ms"
+[agents.far]
+command = ["sh", "-c", "muster report progress 50; sleep 1; echo \\"$0\\" >> done"]
+"""
+
+
+def test_a_worker_goes_on_with_another_server_when_its_own_is_killed(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    settings = QUICK.replace('remote_lease = "3s"', 'remote_lease = "60s"')
+    with several(tmp_path, postgres_database, 2, settings) as two:
+        a, b = two.every
+        folder = tmp_path / "w"
+        folder.mkdir()
+        (folder / "muster.toml").write_text(WORKER)
+        env = {**os.environ, "MUSTER_TOKEN": two.token}
+        with contextlib.closing(Balancer([a.port, b.port])) as balancer, (folder / "log").open("wb") as log:
+            argv = [*MUSTER, "worker", "start", "--server", balancer.url]
+            process = subprocess.Popen(argv, cwd=folder, env=env, stdout=log, stderr=log)
+            try:
+                for number in range(6):
+                    add(two, a, f"t{number}")
+                until((folder / "done").exists, "one is done")
+                a.end(signal.SIGKILL)
+
+                def completed() -> bool:
+                    with contextlib.closing(two.api(b)) as api:
+                        tasks = api.get("/api/v1/agent-tasks", {"plan": "p"})
+                    return {task["status"] for task in tasks} == {"COMPLETED"}
+
+                until(completed, f"the plan is done: {(folder / 'log').read_text()}")
+                with contextlib.closing(two.api(b)) as api:
+                    epochs = [task["epoch"] for task in api.get("/api/v1/agent-tasks", {"plan": "p"})]
+                assert epochs == [1] * 6, "a server's end costs no attempt"
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(PATIENCE_S)
