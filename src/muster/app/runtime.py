@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from muster.config.settings import RuntimeSettings
 from muster.ports.runtime import Runtime
 from muster.runtimes.chance import SystemChance
@@ -15,6 +17,24 @@ def check(settings: RuntimeSettings) -> None:
 
         address_of(settings.url)
         require_client()
+
+
+def look(settings: RuntimeSettings) -> tuple[str, str]:
+    """Where the Valkey is, and why it does not answer; empty: it does.  Raises BadConfig."""
+    check(settings)
+    from muster.runtimes.valkey.address import address_of
+    from muster.runtimes.valkey.link import ValkeyLink
+
+    async def ask() -> tuple[str, str]:
+        address = address_of(settings.url)
+        link = ValkeyLink(address, SystemChance())
+        try:
+            await link.send([("PING",)])
+            return str(address), link.problem
+        finally:
+            await link.aclose()
+
+    return asyncio.run(ask())
 
 
 def runtime_of(settings: RuntimeSettings) -> Runtime:

@@ -99,6 +99,8 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("disk", lambda: _disk(project))
     yield _guarded("clock", lambda: _clock(project))
     yield _guarded("store", lambda: _store(project))
+    if config.runtime.url:
+        yield _guarded("Valkey", lambda: _valkey(config))
     yield _guarded("owner", lambda: _owner(project))
     yield _guarded("supervisor", lambda: _supervisor(project))
     yield from _crew(project)
@@ -157,6 +159,17 @@ def _sqlite() -> Check:
 
     version, sound = sqlite_version()
     return Check("SQLite", sound, f"{version} (apsw)", "" if sound else "pip install -U apsw")
+
+
+def _valkey(config: Config) -> Check:
+    """One that is away is no fault: servers hear of each other later."""
+    from muster.app.runtime import look
+
+    where, problem = look(config.runtime)
+    if not problem:
+        return Check("Valkey", True, f"{where} answers")
+    fix = f"start it, or see that {where} can be reached from here; everything goes on without it meanwhile"
+    return Check("Valkey", None, f"{where} does not answer: {problem}", fix)
 
 
 def _git() -> Check:

@@ -37,6 +37,8 @@ class ValkeyLink:
         self._in_a_row = 0
         self._refused = False
         self.failures = 0
+        self.problem = ""
+        """Why the last call failed or was refused; empty: it was not."""
 
     @property
     def away(self) -> bool:
@@ -96,6 +98,7 @@ class ValkeyLink:
         """A full Valkey, or a replica that takes no writes, still passes on wake-ups: it is asked on."""
         if not isinstance(answer, Exception):
             return answer
+        self.problem = str(answer)
         if not self._refused:
             self._refused = True
             log.warning("%s refuses what it is told: %s; everything goes on without", self._address, answer)
@@ -104,13 +107,15 @@ class ValkeyLink:
     def succeeded(self) -> None:
         if self._in_a_row:
             log.info("%s is there again", self._address)
-        self._in_a_row = 0
+        self._in_a_row, self.problem = 0, ""
 
     async def failed(self, error: BaseException) -> None:
         self.failures += 1
+        self.problem = str(error) or type(error).__name__
         if not self._in_a_row:
-            said = str(error) or type(error).__name__
-            log.warning("%s is away: %s; everything goes on without it, and later", self._address, said)
+            log.warning(
+                "%s is away: %s; everything goes on without it, and later", self._address, self.problem
+            )
         wait_s = min(AGAIN_S_MAX, FIRST_S * 2 ** min(self._in_a_row, 16))
         self._in_a_row += 1
         self._again_s = self._clock() + wait_s * (0.5 + self._chance.fraction() / 2)
