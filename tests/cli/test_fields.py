@@ -8,7 +8,7 @@ import os
 import pytest
 
 from muster.cli.surface import surface
-from muster.config.contexts import KnownServer, SavedContexts, file_of
+from muster.config.contexts import KnownServer, SavedContexts
 from muster.model import commands as c
 from muster.model.access import Role
 
@@ -69,7 +69,8 @@ EMPTY = [
 def project(owner, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "settings"))
     known = KnownServer("https://muster.example.org", "secret")
-    SavedContexts(file_of(os.environ), {"there": known}, "").save()
+    with SavedContexts.change(os.environ) as saved:
+        saved.servers["there"] = known
     (owner.root / "new.md").write_text("- [ ] Say it {#say agent=shell}\n  true\n")
     (owner.root / ".muster" / "worktrees" / "7").mkdir(parents=True)
     owner.do(c.SetMember(name="ada", role=Role.ADMIN, actor="root"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import random
+import signal
 import sys
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -72,6 +73,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--seed", type=int, metavar="K", help="which faults in which order (default: random)")
     args = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the crews that it has started end with it
     if args.seed is None:
         args.seed = random.SystemRandom().randrange(1_000_000)
     tables, violations = [], []

@@ -16,9 +16,11 @@ from muster.model.access import Role
 from muster.web.gate import Exposure
 from patience import PATIENCE_S, until
 
+KEY = {"Muster-Worker": "a key of the worker's folder"}
+
 
 class Held:
-    """A request in a thread of its own."""
+    """A request of the worker, in a thread of its own."""
 
     def __init__(self, port: int, token: str, target: str, body: Any) -> None:
         self._asked = port, token, target, body
@@ -29,7 +31,8 @@ class Held:
     def _ask(self) -> None:
         port, token, target, body = self._asked
         with Line(port) as line:
-            self.answer = line.ask("POST", target, json.dumps(body).encode(), Authorization=f"Bearer {token}")
+            told = json.dumps(body).encode()
+            self.answer = line.ask("POST", target, told, Authorization=f"Bearer {token}", **KEY)
 
     def told(self) -> tuple[int, dict[str, str], Any]:
         self._thread.join(PATIENCE_S)
@@ -58,9 +61,9 @@ class Revoked:
 @pytest.fixture
 def ada(site: Site) -> Iterator[Revoked]:
     people = People(site)
-    people.token(Role.OWNER, member="root")
-    site.register()
+    root = people.token(Role.OWNER, member="root")
     with listening(site, Exposure(rate=0)) as port:
+        assert Held(port, root, "/worker/v1/register", site.registration()).told()[0] == 200
         yield Revoked(site, port, people)
 
 

@@ -135,7 +135,10 @@ class Site:
         return {view["key"]: view["id"] for view in self.get("/api/v1/agent-tasks")}
 
     def register(self, worker_id: str = W1, **more: Any) -> None:
-        body = {
+        self.post("/worker/v1/register", self.registration(worker_id) | more)
+
+    def registration(self, worker_id: str = W1) -> dict[str, Any]:
+        return {
             "workerId": worker_id,
             "hostname": "here",
             "pid": 1,
@@ -145,7 +148,6 @@ class Site:
             "agents": ["claude"],
             "general": ["claude"],
         }
-        self.post("/worker/v1/register", body | more)
 
     def claim_body(self, request_id: str = "r1", worker_id: str = W1, slots: int = 10) -> dict[str, Any]:
         return {"workerId": worker_id, "requestId": request_id, "slots": slots}
