@@ -107,15 +107,18 @@ def test_doctor_names_one_that_is_away_and_no_password(
     assert told()["ok"] is True
     monkeypatch.setenv("MUSTER_RUNTIME_URL", harmed.url.replace("//", "//:tiger@"))
     shown = muster(folder, "config", "show")
-    assert "***@127.0.0.1" in shown.stdout
+    assert ":***@127.0.0.1" in shown.stdout
     assert "tiger" not in shown.stdout + shown.stderr
 
 
-@pytest.mark.parametrize("url", ["valkey://:tiger@", "http://:tiger@h/0", "valkey://:tiger@h/0?db=1"])
+@pytest.mark.parametrize("url", ["valkey://", "http://h/0", "valkey://h/0?db=1", "valkey://:tiger@h/0"])
 def test_a_wrong_address_is_refused_before_anything_is_started(folder: Path, at: str, url: str) -> None:
+    """So is a password that everybody could see."""
     done = muster(folder, "serve", "--listen", at, "--runtime", url)
     os.environ.pop("MUSTER_RUNTIME_URL", None)  # it was said in this process
     os.environ.pop("MUSTER_SERVE_LISTEN", None)
     assert done.returncode == 2
-    assert "runtime.url" in done.stderr and "tiger" not in done.stderr
+    assert (
+        "--runtime holds" if "tiger" in url else "runtime.url"
+    ) in done.stderr and "tiger" not in done.stderr
     assert not (folder / ".muster" / "muster.sock").exists()

@@ -60,7 +60,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--runtime",
         metavar="URL",
         help="a Valkey for wake-ups, live events and presence, like valkey://HOST:6379/0; it may be away at any "
-        "time.  One with a password is better kept in MUSTER_RUNTIME_URL",
+        "time.  One with a password stands in MUSTER_RUNTIME_URL",
     )
     parser.add_argument(
         "--store",
@@ -78,6 +78,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     project = project_of(args)
+    if args.runtime is not None and has_password(args.runtime):
+        raise BadInput(
+            "--runtime holds a password, which everybody on this machine could see; nothing was started",
+            "export MUSTER_RUNTIME_URL=valkey://:PASSWORD@HOST:6379/0, or url of [runtime] in muster.toml",
+        )
     if args.store is not None and has_password(args.store):
         raise BadInput(
             "--store holds a password, which everybody on this machine could see; nothing was started",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 from msgspec import field
@@ -384,9 +383,6 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         return f"{'https' if self.tls_cert else 'http'}://{self.listen}" if self.listen else ""
 
 
-_PASSWORD = re.compile(r"//[^/?#]*@")
-
-
 class RuntimeSettings(Section, frozen=True, kw_only=True):
     """What servers tell each other to be quicker.  `[runtime]`"""
 
@@ -395,7 +391,7 @@ class RuntimeSettings(Section, frozen=True, kw_only=True):
         "url",
         read_runtime_url,
         "a Valkey, by the extra `musterd[valkey]`; it may be away at any time (its password is not shown)",
-        lambda url: _PASSWORD.sub("//***@", str(url)) or None,
+        lambda url: without_password(url) or None,
     )
     namespace: str = setting(
         "", "namespace", read_namespace, "goes before all keys, where several stores share a Valkey"
