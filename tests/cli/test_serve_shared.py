@@ -80,6 +80,7 @@ def test_a_folder_with_a_store_of_its_own_is_refused(folder: Path, postgres_stor
     assert run_muster(folder, "task", "list").stdout.count("ours") == 1
 
 
+@pytest.mark.usefixtures("postgres_programs")
 def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path, postgres_store: str) -> None:
     server = SharedServer(tmp_path / "a", postgres_store, "")
     try:
@@ -91,6 +92,12 @@ def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path,
         assert "ours" in run_muster(folder, "task", "list").stdout
         again = serve(folder, "--store", postgres_store, "--listen", f"127.0.0.1:{server.port}")
         assert again.returncode == 6 and "already" in again.stderr
+        doctor = run_muster(folder, "doctor", "--offline").stdout
+        assert f"{postgres_store} answers" in doctor and "this server" in doctor, doctor
+        check = run_muster(folder, "db", "check")
+        assert check.returncode == 6 and "PostgreSQL" in check.stderr
+        backup = run_muster(folder, "db", "backup")
+        assert backup.returncode == 0 and ".dump" in backup.stdout, backup.stderr
         down = run_muster(folder, "down")
         assert down.returncode == 0 and "Other servers" in down.stdout, down.stderr
         assert server.process is not None and server.process.wait(60) == 0
@@ -98,6 +105,8 @@ def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path,
             done = run_muster(folder, *command)
             assert done.returncode == 7 and "muster serve" in done.stderr, done.stderr
         assert run_muster(folder, "down").stdout == "Nothing is up.\n"
+        assert "not running: `muster serve`" in run_muster(folder, "doctor", "--offline").stdout
+        assert run_muster(folder, "db", "backup").returncode == 7
         assert not (folder / ".muster" / "state.db").exists()
         other = SharedServer(tmp_path / "b", postgres_store, "")
         other.begin()

@@ -52,6 +52,7 @@ def test_three_begin_at_once_on_an_empty_database(tmp_path: Path, postgres_datab
         others = [server for server in servers.every if server is not leader]
         assert not any(server.leads for server in others)
         for server in others:
+            assert until(lambda: server.local("GET", "/api/v1/coordinator/status")["leader"], "it follows")  # noqa: B023
             until(lambda: server.local("GET", "/health/coordinator")["status"] == "healthy", "it is well")  # noqa: B023
         with contextlib.closing(servers.api(others[0])) as api:
             assert [token["name"] for token in api.get("/api/v1/tokens")] == ["first"]

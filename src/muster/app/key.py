@@ -7,12 +7,11 @@ import re
 import secrets
 
 from muster.app.lost import lost_attempts
-from muster.config.identity import refuse_shared
 from muster.config.project import Project
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.hosts.log_file import LogFile
 from muster.hosts.plain_files import replace_plain
-from muster.model.errors import NotFound, StoreRefused
+from muster.model.errors import Conflict, NotFound, StoreRefused
 from muster.model.seals import Signer
 from muster.stores.sqlite.file import gone
 from muster.stores.sqlite.store import SqliteStore
@@ -47,8 +46,12 @@ def open_store(project: Project) -> SqliteStore:
 
 
 def require_store(project: Project) -> None:
-    """Raises StoreRefused where it is gone, NotFound where there never was one."""
-    refuse_shared(project)
+    """Raises StoreRefused where it is gone, NotFound where there never was one, Conflict where it is no file."""
+    if project.shares_store:
+        raise Conflict(
+            f"the store of {project.folder} is a PostgreSQL database, and this looks at files; nothing was done",
+            "muster db backup copies it; pg_restore puts a copy back",
+        )
     if project.store.exists():
         return
     if project.has_begun:

@@ -48,13 +48,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def _backup(args: argparse.Namespace) -> int:
     project = project_of(args)
-    _require_store(project)
+    if project.shares_store:
+        _refuse_down(project)
+    else:
+        _require_store(project)
     if args.file is not None:
         target = _path(args.file)
     else:
         folder = project.state_dir / "backups"
         folder.mkdir(mode=0o700, exist_ok=True)
-        target = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.db"
+        target = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.{'dump' if project.shares_store else 'db'}"
     made = _back_up(project, target, force=args.force)
     return answer(
         args,
@@ -62,6 +65,14 @@ def _backup(args: argparse.Namespace) -> int:
         f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks",
         f"key        {project.key_file}  proves the audit; keep a copy of it beside the backups",
     )
+
+
+def _refuse_down(project: Project) -> None:
+    """Raises Unavailable: only its server reaches a store that is shared."""
+    if not answers(project.socket):
+        from muster.config.identity import refuse_shared
+
+        refuse_shared(project)
 
 
 def _back_up(project: Project, target: Path, *, force: bool) -> dict[str, Any]:

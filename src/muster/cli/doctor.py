@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from muster.cli.context import project_of, server_of
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.login import whoami
 from muster.cli.output import Screen, clean
+from muster.client.api import Api
 from muster.client.http import ClientRequest, Connection, answers
 from muster.config.contexts import KnownServer
 from muster.config.layers import Layers
@@ -98,6 +100,9 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _guarded("permissions", lambda: _permissions(project))
     yield _guarded("disk", lambda: _disk(project))
     yield _guarded("clock", lambda: _clock(project))
+    if project.shares_store:
+        yield from _shared(project)
+        return
     yield _guarded("store", lambda: _store(project))
     if config.runtime.url:
         yield _guarded("Valkey", lambda: _valkey(config))
@@ -253,6 +258,44 @@ def _store(project: Project) -> Check:
     if problem := damage_of(project.store):
         return Check("store", False, f"{project.store} is damaged: {problem}", restore_hint(project.store))
     return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
+
+
+def _shared(project: Project) -> Iterator[Check]:
+    """Of a server that is one of several."""
+    from muster.hosts.file_lock import holder
+
+    url, pid = project.store_file.read_text("utf-8").strip(), holder(project.owner_lock)
+    if not answers(project.socket):
+        yield Check("store", None, f"{url}, which the server of this folder looks at")
+        if pid is None:
+            yield Check("server", None, "not running: `muster serve` starts it")
+        else:
+            fix = f"kill {pid}, then muster serve"
+            yield Check("server", False, f"pid {pid} runs but does not answer", fix)
+        return
+    yield _guarded("store", lambda: _shared_store(project, url))
+    yield _guarded("leader", lambda: _leader(project, pid))
+
+
+def _shared_store(project: Project, url: str) -> Check:
+    began_s = time.time()
+    with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
+        halted = api.get("/api/v1/owner")["halted"]
+        api.get("/api/v1/crew")
+    if halted is not None:
+        return Check("store", False, halted["message"], halted["hint"])
+    return Check("store", True, f"{url} answers in {(time.time() - began_s) * 1000:.0f} ms")
+
+
+def _leader(project: Project, pid: int | None) -> Check:
+    with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
+        told = api.get("/api/v1/coordinator/status")
+    if told["problem"]:
+        return Check("leader", False, told["problem"], "see the log of each server")
+    who = f"this server, pid {pid}, term {told['term']}" if told["term"] else told["leader"]
+    if not who:
+        return Check("leader", False, "none is known to this server", "wait 15 s, and ask again")
+    return Check("leader", True, who)
 
 
 def _owner(project: Project) -> Check:

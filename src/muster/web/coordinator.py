@@ -37,6 +37,8 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
     pid: int
     started_at_ms: int
     term: int
+    leader: str
+    """Which other server of the same store leads; empty: this one does, or nobody."""
     last_reconcile_at_ms: int | None
     """When the coordinator last looked at all workers and leases."""
     workers: dict[str, int]
@@ -114,6 +116,7 @@ async def status(web: Backend, request: Request) -> Coordinator:
         pid=os.getpid(),
         started_at_ms=web.owner.started_at_ms,
         term=web.owner.term,
+        leader=web.owner.leader,
         last_reconcile_at_ms=web.owner.looked_at_ms,
         workers={
             str(state): count
