@@ -169,17 +169,21 @@ def at_once(calls: Iterable[Callable[[], T]]) -> list[T]:
 class Balancer:
     """Takes each connection to the next server that lets it in."""
 
-    def __init__(self, ports: list[int]) -> None:
+    def __init__(self, ports: list[int], port: int = 0) -> None:
+        """`port`: where to listen; 0: anywhere."""
         self._ports, self._turn = ports, 0
-        self._listening = socket.create_server(("127.0.0.1", 0), backlog=64)
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._listening = socket.create_server(("127.0.0.1", port), backlog=64)
+        self.port: int = self._listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
         self._closing = threading.Event()
+        self._callers: set[socket.socket] = set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):
             while not self._closing.is_set():
                 caller, _ = self._listening.accept()
+                self._callers.add(caller)
                 threading.Thread(target=self._carry, args=(caller,), daemon=True).start()
 
     def _carry(self, caller: socket.socket) -> None:
@@ -190,6 +194,13 @@ class Balancer:
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
                     _both_ways(caller, server)
                     return
+
+    def cut(self) -> None:
+        """Lets nobody in any more, and cuts off all that it had let in."""
+        self.close()
+        for caller in self._callers:
+            with contextlib.suppress(OSError):
+                caller.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._closing.set()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -223,3 +224,52 @@ def test_a_worker_goes_on_with_another_server_when_its_own_is_killed(
             finally:
                 process.send_signal(signal.SIGINT)
                 process.wait(PATIENCE_S)
+
+
+SLOTS = QUICK + '[agents.far]\ncommand = ["true"]\nslots = 3\nprovider = "acme"\n'
+
+
+@pytest.mark.promise("S12")
+def test_slots_ends_and_pools_of_one_server_hold_at_the_other(tmp_path: Path, postgres_database: str) -> None:
+    with several(tmp_path, postgres_database, 2, SLOTS) as two:
+        a, b = two.every
+        for number in range(8):
+            add(two, two.every[number % 2], f"t{number}", agent="far")
+        at_a, at_b = FarWorkers(lambda: two.api(a)), FarWorkers(lambda: two.api(b))
+        (first,) = at_a.claim()
+        assert len(claimed([at_a, at_b] * 4, slots=2)) == 2, "three at one time, whoever is asked"
+
+        with contextlib.closing(two.api(b)) as api:
+            api.post(f"/api/v1/agent-tasks/{first['taskId']}/cancel", {"actor": "user:ada"})
+        held = {"taskId": first["taskId"], "epoch": first["epoch"]}
+        beat = at_a.post("heartbeat", workerId=at_a.id, attempts=[[held["taskId"], held["epoch"]]])
+        assert [order["current"] for order in beat["attempts"]] == [False]
+
+        at_a.post("gone", **held)
+        (second,) = at_b.claim()
+        held = {"taskId": second["taskId"], "epoch": second["epoch"]}
+        at_b.post("start", **held, tokenHash="0" * 64)
+        at_b.post("fail", **held, kind="rate_limit", message="429")
+        assert at_a.claim() == [], "the provider is waited for at both"
+
+
+@pytest.mark.promise("L4")
+def test_a_server_whose_database_is_away_takes_no_work_and_goes_on_when_it_is_back(
+    tmp_path: Path, postgres_database: str
+) -> None:
+    there = urlsplit(postgres_database)
+    assert there.port is not None
+    way = Balancer([there.port])
+    url = there._replace(netloc=f"{there.username}@127.0.0.1:{way.port}").geturl()
+    server = SharedServer(tmp_path / "a", url, QUICK)
+    try:
+        server.start()
+        until(lambda: server.leads, "it leads")
+        way.cut()
+        until(lambda: not server.ready(), "it says that it takes no work")
+        way = Balancer([there.port], way.port)
+        until(server.ready, "it takes work again")
+        until(lambda: server.leads, "it leads again")
+    finally:
+        server.end(signal.SIGKILL)
+        way.close()

@@ -49,7 +49,7 @@ from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import Join
-from muster.model.errors import Conflict, Forbidden, MusterError, StoreFault
+from muster.model.errors import Conflict, Forbidden, MusterError, StoreAway, StoreFault
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
@@ -267,7 +267,9 @@ class Server:
         return await self.store.back_up(target, force=force)
 
     def unwritable(self) -> MusterError | None:
-        return self.halted()
+        """Why nothing can be written now: that, or a database that does not answer."""
+        away = self._led.away
+        return self.halted() or (StoreAway(away, "it is tried again") if away else None)
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:  # noqa: ARG002
         """A file that one server keeps, the others do not have: none is."""

@@ -127,7 +127,8 @@ class Leader:
         self._absences_seen = absences()
         self._trusted_until_ms = 0
         self._running: set[asyncio.Task[None]] = set()
-        self._stalled = ""
+        self.away = ""
+        """Why the store has not answered the last time."""
 
     async def run(self) -> None:
         """Ends by cancellation, or with the error of a loop that has failed: a bug."""
@@ -159,7 +160,7 @@ class Leader:
                 await self._stop()
             return
         assert isinstance(led, Led)
-        self._stalled, self.leader, self._absences_seen = "", led.leader, absences
+        self.away, self.leader, self._absences_seen = "", led.leader, absences
         if led.term != self.term:
             await self._stop()
             self.leader = led.leader
@@ -172,8 +173,8 @@ class Leader:
     def _tell_of(self, problem: str) -> None:
         """Once, not every time."""
         self.leader = ""
-        if problem != self._stalled:
-            self._stalled = problem
+        if problem != self.away:
+            self.away = problem
             log.warning("who leads is not known: %s", problem)
 
     async def _work(self) -> None:
