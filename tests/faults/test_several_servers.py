@@ -19,20 +19,27 @@ from muster.client.http import Connection
 from muster.model.errors import MusterError
 from muster_command import MUSTER
 from patience import PATIENCE_S, until
+from postgres_databases import USER, at
 from several_servers import QUICK, Balancer, FarWorkers, Servers, SharedServer, at_once, several
 
 LIMITS = QUICK.replace("[task]\n", "[task]\nwaiting = 30\n") + "[limits]\ngpu = 2\n"
 
 
 @pytest.fixture
-def two(tmp_path: Path, postgres_database: str) -> Iterator[Servers]:
-    with several(tmp_path, postgres_database, 2, LIMITS) as servers:
+def empty(postgres_database: str) -> str:
+    """The address of a database for a user who owns it, and is to make all that Muster needs there."""
+    return at(postgres_database, postgres_database.rpartition("/")[2], USER)
+
+
+@pytest.fixture
+def two(tmp_path: Path, empty: str) -> Iterator[Servers]:
+    with several(tmp_path, empty, 2, LIMITS) as servers:
         yield servers
 
 
 @pytest.fixture
-def roomy(tmp_path: Path, postgres_database: str) -> Iterator[Servers]:
-    with several(tmp_path, postgres_database, 2) as servers:
+def roomy(tmp_path: Path, empty: str) -> Iterator[Servers]:
+    with several(tmp_path, empty, 2) as servers:
         yield servers
 
 
@@ -46,8 +53,8 @@ def claimed(workers: list[FarWorkers], slots: int) -> list[Any]:
     return [job for jobs in at_once([lambda w=w: w.claim(slots) for w in workers]) for job in jobs]  # type: ignore[misc]
 
 
-def test_three_begin_at_once_on_an_empty_database(tmp_path: Path, postgres_database: str) -> None:
-    with several(tmp_path, postgres_database, 3) as servers:
+def test_three_begin_at_once_on_an_empty_database(tmp_path: Path, empty: str) -> None:
+    with several(tmp_path, empty, 3) as servers:
         leader = servers.leader
         assert leader is not None
         others = [server for server in servers.every if server is not leader]
@@ -55,6 +62,7 @@ def test_three_begin_at_once_on_an_empty_database(tmp_path: Path, postgres_datab
         for server in others:
             assert until(lambda: server.local("GET", "/api/v1/coordinator/status")["leader"], "it follows")  # noqa: B023
             until(lambda: server.local("GET", "/health/coordinator")["status"] == "healthy", "it is well")  # noqa: B023
+            assert set(server.local("POST", "/api/v1/coordinator/reconcile").values()) == {0}
         with contextlib.closing(servers.api(others[0])) as api:
             assert [token["name"] for token in api.get("/api/v1/tokens")] == ["first"]
         assert not (leader.folder / ".muster" / "state.db").exists()
@@ -193,11 +201,9 @@ command = ["sh", "-c", "muster report progress 50; sleep 1; echo \\"$0\\" >> don
 """
 
 
-def test_a_worker_goes_on_with_another_server_when_its_own_is_killed(
-    tmp_path: Path, postgres_database: str
-) -> None:
+def test_a_worker_goes_on_with_another_server_when_its_own_is_killed(tmp_path: Path, empty: str) -> None:
     settings = QUICK.replace('remote_lease = "3s"', 'remote_lease = "60s"')
-    with several(tmp_path, postgres_database, 2, settings) as two:
+    with several(tmp_path, empty, 2, settings) as two:
         a, b = two.every
         folder = tmp_path / "w"
         folder.mkdir()
@@ -230,8 +236,8 @@ SLOTS = QUICK + '[agents.far]\ncommand = ["true"]\nslots = 3\nprovider = "acme"\
 
 
 @pytest.mark.promise("S12")
-def test_slots_ends_and_pools_of_one_server_hold_at_the_other(tmp_path: Path, postgres_database: str) -> None:
-    with several(tmp_path, postgres_database, 2, SLOTS) as two:
+def test_slots_ends_and_pools_of_one_server_hold_at_the_other(tmp_path: Path, empty: str) -> None:
+    with several(tmp_path, empty, 2, SLOTS) as two:
         a, b = two.every
         for number in range(8):
             add(two, two.every[number % 2], f"t{number}", agent="far")
@@ -255,9 +261,9 @@ def test_slots_ends_and_pools_of_one_server_hold_at_the_other(tmp_path: Path, po
 
 @pytest.mark.promise("L4")
 def test_a_server_whose_database_is_away_takes_no_work_and_goes_on_when_it_is_back(
-    tmp_path: Path, postgres_database: str
+    tmp_path: Path, empty: str
 ) -> None:
-    there = urlsplit(postgres_database)
+    there = urlsplit(empty)
     assert there.port is not None
     way = Balancer([there.port])
     url = there._replace(netloc=f"{there.username}@127.0.0.1:{way.port}").geturl()

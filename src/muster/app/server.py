@@ -29,6 +29,7 @@ from muster.engine.async_batch import AsyncBatcher
 from muster.engine.audit import Auditor
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
+from muster.engine.fence import present_term
 from muster.engine.intents import Intents
 from muster.engine.leader import Leader
 from muster.engine.moved_boxes import all_left
@@ -297,8 +298,8 @@ class Server:
     async def reconcile(self) -> Reconciled:
         if self._reaper is not None and self.term:
             return await Reconciler(self._reaper, self.store.reads, self.batcher, term=self.term).reconcile()
-        term = await self.store.reads.store_meta("term")
-        return await Reconciler(None, self.store.reads, self.batcher, term=int(term or 0)).reconcile()
+        term = await present_term(self.store.reads)
+        return await Reconciler(None, self.store.reads, self.batcher, term=term).reconcile()
 
     async def free_dead(self) -> None:
         """Whoever leads looks all the time, and knows no worker to be of its own host."""

@@ -9,7 +9,7 @@ from muster.model.errors import NotFound, StaleEpoch, StoreRewound, TermOver
 from muster.model.seals import Grants
 from muster.model.task import Attempt, Task
 from muster.ports.locks import TERM, TERM_SHARED, locks
-from muster.ports.store import Transaction, Tx
+from muster.ports.store import Common, Transaction, Tx
 
 
 class Incarnation:
@@ -69,7 +69,7 @@ def _of_another(attempt: Attempt | None, command: AttemptCommand) -> bool:
 _TERM = "term"
 
 
-async def present_term(tx: Tx | Transaction) -> int:
+async def present_term(tx: Common | Transaction) -> int:
     return int(await tx.store_meta(_TERM) or 0)
 
 
