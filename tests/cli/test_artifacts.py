@@ -59,6 +59,30 @@ def test_what_an_attempt_has_made_is_listed_and_read(folder: Path) -> None:
     assert "it has made nothing yet" in muster(folder, "artifact", "list", "plan/b").stdout
 
 
+AGAIN = """\
+# Plan
+
+- [ ] One {#a retries=1 backoff=1s}
+  echo "by $MUSTER_EPOCH" > out
+  muster report artifact page out
+  test "$MUSTER_EPOCH" = 2
+"""
+
+
+def test_what_an_older_attempt_has_made_under_the_same_name_is_reached_by_its_number(folder: Path) -> None:
+    (folder / "plan.md").write_text(AGAIN)
+    done = muster(folder, "run", "plan.md")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for ref, made in (("plan/a", "by 2\n"), ("plan/a#1", "by 1\n"), ("plan/a#2", "by 2\n")):
+        got = muster(folder, "artifact", "get", ref, "page")
+        assert (got.returncode, got.stdout) == (0, made), got.stderr
+    listed = muster(folder, "artifact", "list", "plan/a#1", "--json").stdout
+    assert [row["epoch"] for row in json.loads(listed)] == [1]
+    refused = muster(folder, "artifact", "get", "plan/a#1", "none")
+    assert (refused.returncode, "plan/a#1 has no artifact 'none'" in refused.stderr) == (3, True)
+    assert muster(folder, "artifact", "get", "plan/a#3", "page").returncode == 3
+
+
 def test_only_ordinary_files_of_a_bounded_size_are_kept(cli: Any, owner: Any, root: Path) -> None:
     env = owner.inside()
     secret, link, pipe, large = (root / name for name in ("secret", "link", "pipe", "large"))

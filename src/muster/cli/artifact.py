@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from muster.cli.context import connect
+from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, names_of, print_rows
-from muster.cli.output import Screen, clean, note, ref_of
-from muster.cli.task_actions import one
+from muster.cli.output import Screen, clean, note
 from muster.client.api import quoted, task_path
 from muster.model.errors import BadInput, NotFound
 from muster.model.json_value import Json
@@ -21,7 +20,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", act=_list, help="what the attempts of a task have made")
     getting = verbs.add_parser("get", act=_get, help="write what one holds to stdout, or to a file")
     for verb in (listing, getting):
-        verb.add_argument("ref", metavar="REF")
+        verb.add_argument("ref", metavar="REF[#ATTEMPT]", help="all its attempts where none is named")
     getting.add_argument("name", metavar="NAME", help="of the newest attempt that has made one of this name")
     getting.add_argument("-o", "--output", metavar="FILE", help="where to write it, instead of stdout")
     add_fields(listing)
@@ -35,10 +34,16 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
 }
 
 
+def _made(context: Context, reference: str) -> tuple[int, list[Json]]:
+    """The task, and what it has made: in the attempt that is named, else in all of them, the newest one last."""
+    task_id, epoch = context.task_id(reference)
+    rows: list[Json] = context.api.get(task_path(task_id, "artifacts"))
+    return task_id, [row for row in rows if epoch in (None, row["epoch"])]
+
+
 def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        task = one(context, args.ref)
-        made = context.api.get(task_path(task["id"], "artifacts"))
+        _, made = _made(context, args.ref)
 
     def show(screen: Screen) -> None:
         screen.table(made, _CELLS, give="LOCATION", look=lambda _: "ready", empty="it has made nothing yet")
@@ -49,14 +54,11 @@ def _list(args: argparse.Namespace) -> int:
 
 def _get(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        task = one(context, args.ref)
-        made = context.api.get(task_path(task["id"], "artifacts"))
+        task_id, made = _made(context, args.ref)
         epochs = [row["epoch"] for row in made if row["name"] == args.name]
         if not epochs:
-            raise NotFound(
-                f"{ref_of(task)} has no artifact {args.name!r}", f"muster artifact list {args.ref}"
-            )
-        data = context.api.fetch(task_path(task["id"], f"artifacts/{epochs[-1]}/{quoted(args.name)}/content"))
+            raise NotFound(f"{args.ref} has no artifact {args.name!r}", f"muster artifact list {args.ref}")
+        data = context.api.fetch(task_path(task_id, f"artifacts/{epochs[-1]}/{quoted(args.name)}/content"))
     if args.output is not None:
         try:
             Path(args.output).write_bytes(data)

@@ -19,7 +19,16 @@ from muster.client.remote import CA_FILE
 from muster.config.contexts import KnownServer
 from muster.hosts.file_lock import holder
 from muster.model import kinds
-from muster.model.errors import BadInput, Forbidden, NotFound, OwnerUnavailable, Unavailable, WaitTimeout
+from muster.model.access import Right
+from muster.model.errors import (
+    BadInput,
+    Forbidden,
+    NotAllowed,
+    NotFound,
+    OwnerUnavailable,
+    Unavailable,
+    WaitTimeout,
+)
 from muster.model.json_value import Json
 from muster.model.states import STOP_BY_S
 from muster.model.wording import counted
@@ -258,7 +267,12 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
     project = find_project(folder, {}) or Project(folder)
     token = args.token or server.token
     try:
-        whoami(KnownServer(server.url, token, server.ca))
+        who = whoami(KnownServer(server.url, token, server.ca))
+        if Right.SERVE not in who["rights"]:
+            raise NotAllowed(
+                f"a worker needs the right to {Right.SERVE}, which this token has not; no worker was started",
+                "on the server's machine: muster token create NAME --member MEMBER --role ADMIN --scope serve",
+            )
     except Forbidden:  # one that may only be a worker
         pass
     except Unavailable as error:
