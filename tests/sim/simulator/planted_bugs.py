@@ -29,6 +29,7 @@ from muster.model.states import AttemptStatus, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.stores.sqlite import known_rows
 from muster.stores.sqlite.tx import SqliteTx
+from muster.stores.stored_tx import StoredTx
 from simulator.hosts import SimHost
 from simulator.owner import HostClock, OwnerCrash
 
@@ -315,11 +316,11 @@ def idempotency_key_forgotten(planting: Planting) -> None:
     async def given_before(_self: Enqueuer, _view: View, _command: c.Enqueue) -> dict[int, int]:
         return {}
 
-    async def add_idempotent(_self: SqliteTx, *_row: Any) -> None:
+    async def add_idempotent(_self: StoredTx, *_row: Any) -> None:
         return None
 
     planting.put(Enqueuer, "_given_before", given_before)
-    planting.put(SqliteTx, "add_idempotent", add_idempotent)
+    planting.put(StoredTx, "add_idempotent", add_idempotent)
 
 
 @plant("a skipped task's children wait for ever", first=22)
