@@ -45,12 +45,15 @@ class ClientRequest:
         headers: Mapping[str, str] | None = None,
         *,
         reply_s: float = REPLY_S,
+        repeatable: bool | None = None,
     ) -> None:
+        """`repeatable`: it does no harm when it arrives twice, and may wait for an owner; None: as a GET."""
         self.method = method
         self.target = target
         self.body = body
         self.headers = headers or {}
         self.reply_s = reply_s
+        self.repeatable = method == "GET" if repeatable is None else repeatable
 
     def message(self, prefix: str = "", **usual: str) -> bytes:
         """As it goes over the wire.  `usual` are headers, where it has none of that name itself."""

@@ -107,10 +107,12 @@ def call(method: str, path: str, content: object = None) -> Asking[Any]:
     return json.loads(data) if data else None
 
 
-def get(path: str, **query: Any) -> Asking[bytes]:
+def get(path: str, *, repeatable: bool = True, **query: Any) -> Asking[bytes]:
     given = {name: value for name, value in query.items() if value is not None}
     target = f"{path}?{urlencode(given, doseq=True)}" if given else path
-    data: bytes = yield ClientRequest("GET", target, reply_s=REPLY_S + float(given.get("wait", 0)))
+    data: bytes = yield ClientRequest(
+        "GET", target, reply_s=REPLY_S + float(given.get("wait", 0)), repeatable=repeatable
+    )
     return data
 
 
@@ -131,9 +133,9 @@ def task_id_of(reference: str | int) -> Asking[int]:
     return number
 
 
-def view(task_id: int) -> Asking[TaskView]:
+def view(task_id: int, *, repeatable: bool = True) -> Asking[TaskView]:
     """Raises NotFound."""
-    found = yield from tasks(id=task_id)
+    found = yield from tasks(id=task_id, repeatable=repeatable)
     if not found:
         raise NotFound(f"there is no task {task_id}", "muster task list")
     return found[0]
@@ -142,7 +144,9 @@ def view(task_id: int) -> Asking[TaskView]:
 def news(task_id: int, after: int, wait_s: float) -> Asking[list[EventView]]:
     """Its events after the event of this number, held while there are none; none where no owner answers."""
     try:
-        data = yield from get("/api/v1/events", task=task_id, after=after, wait=f"{wait_s:g}")
+        data = yield from get(
+            "/api/v1/events", repeatable=False, task=task_id, after=after, wait=f"{wait_s:g}"
+        )
     except Unavailable:
         yield Rest(min(AWAY_S, wait_s))
         return []
@@ -161,7 +165,7 @@ def result(task_id: int, kind: Any, timeout: float | str | None) -> Asking[Any]:
             if found[-1].new_status in FINAL:
                 return outcome((yield from detail(task_id)), kind)
         elif left_s <= 0:
-            now = yield from view(task_id)
+            now = yield from view(task_id, repeatable=False)
             raise WaitTimeout(
                 f"task {name_of(now)} is not done: {now.why or now.status}; it goes on",
                 f"wait longer, or look: muster why {task_id}",

@@ -8,6 +8,7 @@ import functools
 import logging
 import os
 import re
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.app.direct import direct
 from muster.app.embedded import EmbeddedOwner
@@ -25,7 +27,7 @@ from muster.client.http import ClientRequest, Connection, answers
 from muster.client.remote import ServerUrl
 from muster.config.contexts import KnownServer
 from muster.config.project import Project, find_project
-from muster.hosts.file_lock import LockWait, holder
+from muster.hosts.file_lock import LONGEST_S, STARTING_S, LockWait, holder
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import Enqueued
@@ -39,6 +41,9 @@ OWNED_LOOK_S = 1.0
 """Between two looks whether the owner, which is another process, still answers."""
 _POLL_S = 0.05
 _NOBODY_S = 0.2
+_AGAIN_FIRST_S = 0.2
+_AGAIN_MOST_S = 2.0
+_AGAIN_STATUSES = frozenset({429, 502, 503, 504})
 _WAIT = re.compile(r"([?&]wait=)[^&]*")
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
@@ -186,7 +191,7 @@ class ProjectLink:
                 if holder(self.project.owner_lock) is None:
                     return self._alone(asked)
             except OwnerUnavailable:
-                if asked.method != "GET" or waiting.over():
+                if not asked.repeatable or waiting.over():
                     raise
             if waiting.over():
                 pid = holder(self.project.owner_lock)
@@ -213,6 +218,9 @@ class ProjectLink:
             connections = AsyncConnections(self.project.socket)
             try:
                 return await connections.request(asked)
+            except OwnerUnavailable:
+                if not asked.repeatable:
+                    raise
             finally:
                 await connections.close()
         return await asyncio.to_thread(self.send, asked)
@@ -236,6 +244,22 @@ class ProjectLink:
         return found
 
 
+class _ServerWait:
+    """For a server that is started again: LONGEST_S where it has answered before, else STARTING_S, so that a
+    wrong address is told soon."""
+
+    def __init__(self, asked: ClientRequest, *, known: bool) -> None:
+        longest_s = LONGEST_S if known else STARTING_S
+        self._until_s = time.monotonic() + (longest_s if asked.repeatable else 0.0)
+        self._rest_s = _AGAIN_FIRST_S
+
+    def rest_s(self) -> float | None:
+        """Before it is asked again; None where that is over."""
+        rest_s = min(self._rest_s, self._until_s - time.monotonic())
+        self._rest_s = min(self._rest_s * 2, _AGAIN_MOST_S)
+        return rest_s if rest_s > 0 else None
+
+
 class ServerLink:
     """To a server elsewhere.  Its tasks are not run by functions of this program."""
 
@@ -245,18 +269,46 @@ class ServerLink:
         self.server = server
         self.actor = actor()
         self._local = threading.local()
+        self._known = False
 
     def send(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """What may arrive twice is sent again while the server is away."""
+        waiting = _ServerWait(asked, known=self._known)
+        while True:
+            try:
+                status, data = self._once(self._named(asked))
+                if status not in _AGAIN_STATUSES or (rest_s := waiting.rest_s()) is None:
+                    self._known = True
+                    return status, data
+            except OwnerUnavailable:
+                if (rest_s := waiting.rest_s()) is None:
+                    raise
+            time.sleep(rest_s)
+
+    async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+        waiting = _ServerWait(asked, known=self._known)
+        while True:
+            try:
+                status, data = await self._once_async(self._named(asked))
+                if status not in _AGAIN_STATUSES or (rest_s := waiting.rest_s()) is None:
+                    self._known = True
+                    return status, data
+            except OwnerUnavailable:
+                if (rest_s := waiting.rest_s()) is None:
+                    raise
+            await asyncio.sleep(rest_s)
+
+    def _once(self, asked: ClientRequest) -> tuple[int, bytes]:
         found: Connection | None = getattr(self._local, "connection", None)
         if found is None:
             server = self.server
             found = self._local.connection = Connection(server.url, server.token, server.ca)
-        return found.request(self._named(asked))
+        return found.request(asked)
 
-    async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+    async def _once_async(self, asked: ClientRequest) -> tuple[int, bytes]:
         connections = AsyncConnections(self.server.url, self.server.token, self.server.ca)
         try:
-            return await connections.request(self._named(asked))
+            return await connections.request(asked)
         finally:
             await connections.close()
 
@@ -265,7 +317,14 @@ class ServerLink:
         if not self.server.attempt:
             return asked
         headers = {**asked.headers, "Muster-Attempt": self.server.attempt}
-        return ClientRequest(asked.method, asked.target, asked.body, headers, reply_s=asked.reply_s)
+        return ClientRequest(
+            asked.method,
+            asked.target,
+            asked.body,
+            headers,
+            reply_s=asked.reply_s,
+            repeatable=asked.repeatable,
+        )
 
     def enqueue(self, command: c.Enqueue) -> Enqueued:
         return _ENQUEUED.decode(answered(*self.send(_adding(command))))
@@ -278,4 +337,12 @@ class ServerLink:
 
 
 def _adding(command: c.Enqueue) -> ClientRequest:
-    return ClientRequest("POST", "/api/v1/plans", msgspec.json.encode(command), JSON)
+    """May arrive twice: what has no name of its own gets an idempotency key."""
+    tasks = tuple(
+        one
+        if one.key or one.idempotency_key
+        else replace(one, idempotency_key=f"sdk-{secrets.token_hex(16)}")
+        for one in command.tasks
+    )
+    body = msgspec.json.encode(replace(command, tasks=tasks))
+    return ClientRequest("POST", "/api/v1/plans", body, JSON, repeatable=True)
