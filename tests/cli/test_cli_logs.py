@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 from muster.cli.logs import _explain_silence
 from muster.cli.raw import Inert
 from muster.model import commands as c
+from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
+from serving import ServedOwner
 
 
 def test_a_pipe_gets_the_bytes_as_they_were_printed(cli, owner):
@@ -181,6 +184,34 @@ def test_watch_in_json_is_one_object_a_line(start, owner):
     owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
     event = json.loads(process.stdout.readline())
     assert (event["type"], event["event"], event["key"]) == ("event", "completed", "api")
+
+
+def test_watch_says_that_an_older_store_was_put_back_and_goes_on_from_its_newest_event(start, owner, root):
+    store, older = root / ".muster" / "state.db", root / "older.db"
+
+    def exchange(source: Path, target: Path) -> None:
+        owner.stop()
+        owner.store.close()
+        assert not store.with_name("state.db-wal").exists(), "it is whole"
+        shutil.copyfile(source, target)
+        store.with_suffix(".witness").unlink()  # it knows of more
+        owner.store = SqliteStore.open(store)
+        owner.served = ServedOwner(owner.store, store)
+        owner.start()
+
+    def complete() -> None:
+        owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
+        event = json.loads(process.stdout.readline())
+        assert (event["event"], event["key"]) == ("completed", "api")
+
+    exchange(store, older)
+    process = start("watch", "--json")
+    assert json.loads(process.stdout.readline())["type"] == "state"
+    complete()
+    exchange(older, store)
+    while b"an older store was put back: this goes on after" not in (line := process.stderr.readline()):
+        assert line, "it has ended"
+    complete()
 
 
 CLAUDE = """[agents.claude]

@@ -279,6 +279,16 @@ def test_what_was_seen_is_still_there_when_it_has_ended_among_many(empty, monkey
     connection.close()
 
 
+def test_a_list_begins_anew_where_an_older_store_was_put_back(empty):
+    many(empty, 3)
+    connection = Connection(empty.socket)
+    tasks = feed.Listing(Api(connection), None, lambda: 0.0)
+    newest = drive(empty.store.reads.last_event_id())
+    tasks.news(newest + 5)
+    assert [row["key"] for row in tasks.news(newest) if row["plan"] == "many"] == ["t0", "t1", "t2"]
+    connection.close()
+
+
 # Drawing
 
 

@@ -107,8 +107,11 @@ def test_who_comes_from_a_store_that_was_replaced_is_told(site: Site, tasks: lis
     for target, headers in (
         (EVENTS, {"Last-Event-ID": str(newest + 1)}),
         (f"{EVENTS}?after={newest + 1}", {}),
+        (f"/api/v1/events?after={newest + 1}", {}),
+        (f"/api/v1/events?after={newest + 1}&wait=20", {}),
     ):
         assert site.refused("GET", target, **headers) == (422, "bad_input")
+    assert site.get(f"/api/v1/events?after={newest}") == []
     site.enqueue("next")
     (sent,) = stream(site, EVENTS, 1, f"Last-Event-ID: {newest}")
     assert sent.data["key"] == "next"

@@ -15,7 +15,7 @@ from muster.cli.task import find_tasks
 from muster.cli.transcripts import TAIL_CHUNKS, Readers, Said, as_json, lines_of
 from muster.client.api import plan_path
 from muster.client.http import answers
-from muster.model.errors import Unavailable
+from muster.model.errors import BadInput, Unavailable
 from muster.model.json_value import Json
 from muster.model.states import HELD
 
@@ -109,7 +109,12 @@ def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: in
     while True:
         try:
             wait_s = TALK_S if voices.heard else WAIT_S
-            events: list[Json] = context.api.get("/api/v1/events", {"after": last, "wait": wait_s})
+            events: list[Json] | None = _after(context, last, wait_s)
+            if events is None:
+                last = context.api.get("/api/v1/status")["status"]["lastEventId"]
+                note(f"an older store was put back: this goes on after its event {last}")
+                voices = _Voices(context, args, screen)
+                continue
             for event in events:
                 last = event["id"]
                 if args.plan not in (None, event["plan"]):
@@ -127,6 +132,15 @@ def _follow(context: Context, args: argparse.Namespace, screen: Screen, last: in
         except Unavailable:
             return last
         screen.stream.flush()
+
+
+def _after(context: Context, last: int, wait_s: float) -> list[Json] | None:
+    """None where the store has no event `last`.  Raises Unavailable."""
+    try:
+        found: list[Json] = context.api.get("/api/v1/events", {"after": last, "wait": wait_s})
+    except BadInput:
+        return None
+    return found
 
 
 class _Voices:

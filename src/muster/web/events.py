@@ -42,11 +42,8 @@ async def stream(web: Backend, request: Request, query: FollowQuery) -> Stream:
     """Events as they come, after those that there are: server-sent, each with its id, its data as in the list."""
     last = request.header(b"last-event-id")
     after = None if query.new and not last else place_of(last, query.after)
-    if after is not None and after > (newest := await web.reads.last_event_id()):
-        raise BadInput(
-            f"event {after} has not happened: the newest is {newest}",
-            "an older store was put back, or this is another one: begin anew, without Last-Event-ID",
-        )
+    if after is not None:
+        await _refuse_ahead(web, after)
     feed = web.feeds.get("")
     if feed is None:
         feed = web.feeds[""] = EventFeed(
@@ -56,6 +53,15 @@ async def stream(web: Backend, request: Request, query: FollowQuery) -> Stream:
             web.closing,
         )
     return Stream(200, b"", EVENT_STREAM, parts=feed.follow(after, Wanted(query.task, query.plan)))
+
+
+async def _refuse_ahead(web: Backend, after: int) -> None:
+    """Raises BadInput for who comes from another store, and would hear nothing until there are as many events."""
+    if after and after > (newest := await web.reads.last_event_id()):
+        raise BadInput(
+            f"event {after} has not happened: the newest is {newest}",
+            f"an older store was put back, or this is another one: begin anew, after event {newest}",
+        )
 
 
 def place_of(last: str, after: int) -> int:
@@ -76,5 +82,7 @@ async def events(web: Backend, request: Request, query: EventsQuery) -> list[Eve
         found[:] = await web.queries.events(after_id=query.after, task_id=query.task, limit=query.limit)
         return bool(found)
 
-    await web.hold(request, EVENTS, query.wait, look)
+    if not await look():
+        await _refuse_ahead(web, query.after)
+        await web.hold(request, EVENTS, query.wait, look)
     return found

@@ -51,7 +51,8 @@ class Listing:
     def news(self, newest_event: int) -> list[Json] | None:
         """The tasks as they are now, or None where nothing is new.  Raises MusterError."""
         begin_s = self._clock()
-        if begin_s - self._read_s > max(REFRESH_S, self._took_s / _SHARE_MAX):
+        put_back = newest_event < self._last_event  # an older store
+        if put_back or begin_s - self._read_s > max(REFRESH_S, self._took_s / _SHARE_MAX):
             self._read()
             self._read_s = self._clock()
             self._took_s = self._read_s - begin_s
