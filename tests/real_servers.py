@@ -197,13 +197,14 @@ def _log(folder: Path) -> Path:
 
 def _spawn(argv: list[str | Path], folder: Path, user: pwd.struct_passwd | None) -> subprocess.Popen[bytes]:
     with _log(folder).open("ab") as log:
-        # In a session of its own: Ctrl-C is for the tests, which end it in their own time.
+        # In a group of its own: Ctrl-C is for the tests, which end it in their own time.  Not in another session:
+        # a supervisor that a test runs in this process would take it for an agent's orphan, and kill it.
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,
+            process_group=0,
             **_as(folder, user),
         )
     _STARTED[process.pid] = process

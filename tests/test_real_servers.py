@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from muster.hosts.local_host import adopted_orphans
 from patience import HOURS_S, PATIENCE_S, until
 from postgres_databases import run_sql
 from real_servers import (
@@ -25,6 +26,7 @@ from real_servers import (
     run_postgres,
     runs,
     start_postgres,
+    start_valkey,
 )
 
 TESTS = Path(__file__).parent
@@ -109,6 +111,16 @@ def test_valkey_answers(valkey: str) -> None:
         while said.count(b"\n") < 4:
             said += asking.recv(100)
     assert said == b"+OK\r\n$1\r\n7\r\n:1\r\n"
+
+
+def test_no_crew_of_this_process_takes_a_server_for_an_orphan() -> None:
+    with own_folder() as folder:
+        server = start_valkey(folder)
+        try:
+            assert server.pid not in {orphan.pid for orphan in adopted_orphans(())}
+            assert os.getpgid(server.pid) == server.pid, "Ctrl-C does not reach it"
+        finally:
+            server.stop()
 
 
 def test_a_killed_server_comes_back_with_what_was_committed() -> None:

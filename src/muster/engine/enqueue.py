@@ -23,7 +23,7 @@ from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Task, TaskFields
 from muster.ports.found_rows import Existing
-from muster.ports.locks import task_locks
+from muster.ports.locks import Locks
 
 NUMBERED_MAX = 9
 """A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""
@@ -45,8 +45,7 @@ class Enqueuer:
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self.find_plan(view, command)
         known, others = await self._look_up(view, command, found)
-        waited_for = _waited_for(command, known, others) if known or others else ()
-        if waited_for and await view.tx.lock(task_locks(waited_for)):
+        if (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
             known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())
         await self._check_parents(view, command)
@@ -344,12 +343,14 @@ class Enqueuer:
         return replace(spec, profile=choice.profile)
 
 
-def _waited_for(
-    command: c.Enqueue, known: Mapping[str, Existing], others: Mapping[str, Existing]
-) -> set[int]:
-    """Tasks that are there already and that new ones are to wait for: they must not end meanwhile."""
+def _decided_on(command: c.Enqueue, known: Mapping[str, Existing], others: Mapping[str, Existing]) -> Locks:
+    """Tasks that are there already: those that new ones are to wait for, which must not end meanwhile, and those
+    that a tick may end."""
     names = {name for spec in command.tasks if spec.key not in known for name in spec.depends_on}
-    return {task.id for found in (known, others) for name, task in found.items() if name in names}
+    ticked = {spec.key for spec in command.tasks if spec.done}
+    ending = frozenset(task.id for key, task in known.items() if key in ticked and not task.done)
+    waited_for = {task.id for found in (known, others) for name, task in found.items() if name in names}
+    return Locks(tasks=ending | waited_for, ending=ending)
 
 
 def _numbered(key: str) -> list[str]:
