@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import logging
 import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import cast
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -19,12 +21,17 @@ from muster.model.access import Caller, Token, rights_of
 from muster.model.errors import BadInput, MusterError, NotAllowed, StoreFault, TooMany, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.backend import Backend
-from muster.web.http import Reply, Request, Stream, error_reply
+from muster.web.http import Problem, Reply, Request, Stream, error_reply
 from muster.web.identity import agent_over_network, attempt_over_network, hash_of
 from muster.web.open_paths import OPEN
 from muster.web.rights import refuse
 from muster.web.server import Answers
 
+log = logging.getLogger(__name__)
+
+REFUSAL_S = 60.0
+"""At most one line about the refusals of one caller in so long."""
+WORD_CHARS = 200
 CALLERS_MAX = 10_000
 """Whose pace is remembered; of those above it the ones that have been silent longest are forgotten."""
 USE_NOTED_MS = 60_000
@@ -89,6 +96,30 @@ async def _note_use(web: Backend, token: Token, wall_ms: int) -> None:
             await web.of(token.workspace_id).engine.execute(c.NoteTokenUse(token_id=token.id))
 
 
+class Refusals:
+    """Logged: who may not, and what.  Once in so long for each caller, so that nobody can fill a disk with it."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._told: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        """By caller, when a line was written, and how many have been left out since."""
+
+    def note(self, caller: str, request: Request, reply: Reply) -> None:
+        now_s = self._clock()
+        told_s, left_out = self._told.get(caller, (-math.inf, 0))
+        if now_s - told_s < REFUSAL_S:
+            self._told[caller] = (told_s, left_out + 1)
+            return
+        self._told[caller] = (now_s, 0)
+        self._told.move_to_end(caller)
+        if len(self._told) > CALLERS_MAX:
+            self._told.popitem(last=False)
+        detail = msgspec.json.decode(reply.data, type=Problem).detail
+        words = (request.method, request.path, caller, detail)
+        more = f" ({left_out} more since the last line about it)" if left_out else ""
+        log.info("%s %s by %s was refused: %s%s", *(ascii(word[:WORD_CHARS])[1:-1] for word in words), more)
+
+
 class NetworkGate:
     def __init__(
         self,
@@ -106,8 +137,17 @@ class NetworkGate:
         self._elsewhere = elsewhere
         self._pace: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By caller, how many requests it may make at once, and when that was so."""
+        self._refusals = Refusals(clock)
 
     async def answer(self, request: Request) -> Reply:
+        reply = await self._answered(request)
+        if reply.status in (401, 403):
+            who = request.identity
+            at = address_of(request, self._exposure.trusted_hops)
+            self._refusals.note(who.actor if who is not None else at, request, reply)
+        return reply
+
+    async def _answered(self, request: Request) -> Reply:
         try:
             _refuse_doubles(request)
             self._refuse_strange_names(request)
