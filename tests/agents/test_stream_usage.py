@@ -42,20 +42,36 @@ def test_an_answer_that_the_cli_was_killed_before_it_booked_it_counts() -> None:
     assert short.session_usage == first, "the CLI's next total counts from its own book"
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["waits for an answer", "its tool works"])
-def test_an_interrupted_turn_may_have_cost_more_where_it_waited_for_an_answer(*, asks: bool) -> None:
+REQUESTING = '{"type":"system","subtype":"status","status":"requesting"}\n'
+ANSWER = (
+    '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","usage":{}}}}\n'
+    '{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":50}}}\n'
+)
+RESULT = '{"type":"user","message":{"content":[{"type":"tool_result","content":"ok"}]}}\n'
+INTERRUPTED = (
+    '{"type":"user","message":{"content":[{"type":"text","text":"[Request interrupted by user]"}]}}\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "asks"),
+    [
+        (REQUESTING + ANSWER + RESULT + REQUESTING, True),
+        (REQUESTING + ANSWER + RESULT, False),
+        (ANSWER + RESULT, True),
+        (ANSWER, False),
+    ],
+    ids=["waits for an answer", "its tool is interrupted", "older: may wait", "older: its tool works"],
+)
+def test_an_interrupted_turn_may_have_cost_more_where_it_waited_for_an_answer(
+    said: str, *, asks: bool
+) -> None:
     """The provider had begun to answer, and what the CLI has thrown away stands in no book of its own."""
-    said = (
-        '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","usage":{}}}}\n'
-        '{"type":"stream_event","event":{"type":"message_delta","usage":{"output_tokens":50}}}\n'
-        + ('{"type":"user","message":{"content":[{"type":"tool_result","content":"ok"}]}}\n' if asks else "")
-        + '{"type":"user","message":{"content":[{"type":"text","text":"[Request interrupted by user]"}]}}\n'
-    )
     reason = "aborted_streaming" if asks else "aborted_tools"
     models = {"claude-sonnet-4-5": {"inputTokens": 1000, "outputTokens": 50}}
     end = {"type": "result", "terminal_reason": reason, "total_cost_usd": 0.01, "modelUsage": models}
     stream = ClaudeStream(None, Limits())
-    stream.feed(said.encode() + json.dumps(end).encode() + b"\n")
+    stream.feed((said + INTERRUPTED + json.dumps(end) + "\n").encode())
     cost = Usage(input_tokens=1000, output_tokens=50, cost_microusd=10_000, estimated=asks)
     assert stream.usage == cost
     assert stream.ended

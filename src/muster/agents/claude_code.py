@@ -187,6 +187,10 @@ def _is_result(part: object) -> bool:
     return text_of(part, "type") == "tool_result"
 
 
+def _has_result(line: dict[str, Any]) -> bool:
+    return any(_is_result(part) for part in list_of(dict_of(line, "message"), "content"))
+
+
 KIND = AgentKind(
     program="claude",
     make=ClaudeCodeAgent,
@@ -226,6 +230,8 @@ class ClaudeStream(EventStream):
         """The message that each agent, this one and those below it, is told now."""
         self._asks = True
         """It waits for an answer, which is paid also where it is killed before that comes."""
+        self._tells_requests = False
+        """Newer ones do; of an older one each result of a tool goes to its model, for all that we know."""
         self._refused: dict[str, Any] = {}
         self._reset_at_s: float | None = None
         self._final: dict[str, Any] | None = None
@@ -256,8 +262,10 @@ class ClaudeStream(EventStream):
             case "assistant":
                 self.ended = False  # a turn of its own, as when work in the background has ended
                 events += self._message(line)
-            case "user" if any(_is_result(part) for part in list_of(dict_of(line, "message"), "content")):
+            case "user" if not self._tells_requests and _has_result(line):
                 self._asks = True  # its word that it was interrupted comes as a user's too, and asks nothing
+            case "system" if text_of(line, "status") == "requesting":
+                self._asks = self._tells_requests = True
             case "stream_event":
                 self._part(text_of(line, "parent_tool_use_id"), dict_of(line, "event"))
             case "system" if text_of(line, "subtype") == "init":
