@@ -84,7 +84,7 @@ def _end_server(project: Project, show: EventPrinter) -> int:
     while holder(project.owner_lock) == pid:
         if time.monotonic() > deadline_s:
             raise Unavailable(f"server {pid} has not ended in {SERVER_END_S:.0f} s", f"kill -9 {pid}")
-        time.sleep(0.05)
+        time.sleep(0.05)  # nobody tells that a process of somebody else has ended
     show.say("Stopped. Other servers of its store go on.")
     return EXIT_OK
 

@@ -169,7 +169,7 @@ def _in_background(args: argparse.Namespace, project: Project) -> int:
         if process.poll() is not None or time.monotonic() > deadline_s:
             words = last_words(project.log_file, begins)
             raise StoreFault(f"the server did not start: {words}", "muster doctor")
-        time.sleep(0.05)
+        time.sleep(0.05)  # nobody tells that it listens
     process.returncode = 0  # it outlives this command on purpose
     told = f"Up       server pid {process.pid}; `muster down` stops it"
     return answer(args, {"server": process.pid}, told, f"Serving  {args.serving}")

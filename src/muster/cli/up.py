@@ -104,7 +104,7 @@ def _listening(owner: Api, url: str) -> str:
         with suppress(Unavailable):
             if owner.get("/api/v1/owner")["listening"] == url:
                 return url
-        time.sleep(0.05)
+        time.sleep(0.05)  # it answers already, and tells nobody when it listens
     return f"nobody yet: {url} cannot be listened on, and is tried again; .muster/muster.log says why"
 
 

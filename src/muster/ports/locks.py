@@ -8,8 +8,6 @@ is written was changed since it was read, the transaction raises Contended, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 TERM = "term"
@@ -57,10 +55,6 @@ class Locks(Struct, frozen=True):
 
 def locks(*names: str) -> Locks:
     return Locks(names=frozenset(names))
-
-
-def task_locks(ids: Iterable[int]) -> Locks:
-    return Locks(tasks=frozenset(ids))
 
 
 TERM_SHARED = Locks(shared=frozenset({TERM}))
