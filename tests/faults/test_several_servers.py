@@ -201,35 +201,46 @@ command = ["sh", "-c", "muster report progress 50; sleep 1; echo \\"$0\\" >> don
 """
 
 
-def test_a_worker_goes_on_with_another_server_when_its_own_is_killed(tmp_path: Path, empty: str) -> None:
+@pytest.mark.parametrize(
+    ("way", "number"),
+    [("balancer", signal.SIGKILL), ("addresses", signal.SIGKILL), ("addresses", signal.SIGSTOP)],
+)
+def test_a_worker_goes_on_with_another_server_when_its_own_is_gone(
+    tmp_path: Path, empty: str, way: str, number: signal.Signals
+) -> None:
+    """It finds it by a balancer, or because it knows all addresses; also where its own only stands still."""
     settings = QUICK.replace('remote_lease = "3s"', 'remote_lease = "60s"')
-    with several(tmp_path, empty, 2, settings) as two:
+    with several(tmp_path, empty, 2, settings) as two, contextlib.ExitStack() as stack:
         a, b = two.every
         folder = tmp_path / "w"
         folder.mkdir()
         (folder / "muster.toml").write_text(WORKER)
+        servers = ["--server", a.url, "--server", b.url]
+        if way == "balancer":
+            balancer = stack.enter_context(contextlib.closing(Balancer([b.port, a.port])))
+            servers = ["--server", balancer.url]
         env = {**os.environ, "MUSTER_TOKEN": two.token}
-        with contextlib.closing(Balancer([a.port, b.port])) as balancer, (folder / "log").open("wb") as log:
-            argv = [*MUSTER, "worker", "start", "--server", balancer.url]
+        with (folder / "log").open("wb") as log:
+            argv = [*MUSTER, "worker", "start", *servers]
             process = subprocess.Popen(argv, cwd=folder, env=env, stdout=log, stderr=log)
-            try:
-                for number in range(6):
-                    add(two, a, f"t{number}")
-                until((folder / "done").exists, "one is done")
-                a.end(signal.SIGKILL)
+        try:
+            for task in range(6):
+                add(two, a, f"t{task}")
+            until((folder / "done").exists, "one is done")
+            a.send(number)
 
-                def completed() -> bool:
-                    with contextlib.closing(two.api(b)) as api:
-                        tasks = api.get("/api/v1/agent-tasks", {"plan": "p"})
-                    return {task["status"] for task in tasks} == {"COMPLETED"}
-
-                until(completed, f"the plan is done: {(folder / 'log').read_text()}")
+            def completed() -> bool:
                 with contextlib.closing(two.api(b)) as api:
-                    epochs = [task["epoch"] for task in api.get("/api/v1/agent-tasks", {"plan": "p"})]
-                assert epochs == [1] * 6, "a server's end costs no attempt"
-            finally:
-                process.send_signal(signal.SIGINT)
-                process.wait(PATIENCE_S)
+                    tasks = api.get("/api/v1/agent-tasks", {"plan": "p"})
+                return {task["status"] for task in tasks} == {"COMPLETED"}
+
+            until(completed, f"the plan is done: {(folder / 'log').read_text()}")
+            with contextlib.closing(two.api(b)) as api:
+                epochs = [task["epoch"] for task in api.get("/api/v1/agent-tasks", {"plan": "p"})]
+            assert epochs == [1] * 6, "a server's end costs no attempt"
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(PATIENCE_S)
 
 
 SLOTS = QUICK + '[agents.far]\ncommand = ["true"]\nslots = 3\nprovider = "acme"\n'

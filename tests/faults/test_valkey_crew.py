@@ -12,13 +12,13 @@ import pytest
 from test_run import folder, started, until
 from test_serve import ask, at
 from valkey import Valkey
-from valkey_faults import HarmedValkey
 
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster_command import run_muster as muster
 from real_servers import own_folder
+from valkey_faults import HarmedValkey
 
 __all__ = ["at", "folder"]
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from engine_rig import complete, enqueue
 from valkey import Valkey
-from valkey_faults import HarmedValkey
 
 from muster.app.runtime import runtime_of
 from muster.config.settings import RuntimeSettings
@@ -35,6 +34,7 @@ from muster.web.backend import POLL_S
 from patience import HOURS_S, PATIENCE_S, until
 from real_servers import own_folder
 from shared_store import SharedStore
+from valkey_faults import HarmedValkey
 
 STEPS = 6
 AGENTS = ("here", "there")

@@ -38,7 +38,7 @@ def worker_context(root: Path, **changes: Any) -> WorkerContext:
         "worker_id": WORKER,
         "root": root,
         "attempts_dir": root / "attempts",
-        "reach": {"MUSTER_SOCKET": str(root / "socket")},
+        "reach": lambda: {"MUSTER_SOCKET": str(root / "socket")},
         "agents": {},
         "launcher": LocalLauncher(),
     }

@@ -11,7 +11,7 @@ from muster.app.agents import agents_of
 from muster.app.interrupts import DRAIN, Interrupts
 from muster.app.leftovers import Leftovers
 from muster.app.parts import make_state_dir, python_module
-from muster.client.remote import ServerUrl
+from muster.client.remote import ServerPlaces
 from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -28,8 +28,9 @@ KNOWN_S = 10.0
 
 def refuse_other_work(project: Project, server: str) -> None:
     """Raises Conflict in a folder that has tasks of its own, or works for another server: tasks have numbers,
-    which each store gives out anew.  BadInput for what is no URL."""
-    ServerUrl(server)
+    which each store gives out anew.  Of servers that share a store others may come and go, while one is the same.
+    BadInput for what is no URL."""
+    ServerPlaces(server)
     if project.has_begun:
         raise Conflict(
             f"{project.folder} has a store of its own; no worker was started",
@@ -37,7 +38,7 @@ def refuse_other_work(project: Project, server: str) -> None:
         )
     path = project.server_file
     known = path.read_text("utf-8").strip() if path.exists() else server
-    if known != server:
+    if set(known.split(",")).isdisjoint(server.split(",")):
         raise Conflict(
             f"{project.folder} has worked for {known}; no worker was started",
             f"use another folder, or: rm {path}",

@@ -1,4 +1,4 @@
-"""A worker and its agents.  `python -m muster.app.worker ROOT [URL]`, with its token in MUSTER_TOKEN"""
+"""A worker and its agents.  `python -m muster.app.worker ROOT [URL,...]`, with its token in MUSTER_TOKEN"""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def places_of(config: Config) -> dict[str, str]:
     return dict.fromkeys(told, config.plan.place) if config.plan.place else {}
 
 
-def _reach(project: Project, server: str) -> dict[str, str]:
-    if not server:
+def _reach(project: Project, crew: HttpCrew) -> dict[str, str]:
+    if not (servers := crew.servers):
         return {SOCKET: project.socket}
     trusted = os.environ.get(CA_FILE, "")
-    return {SERVER: server, **({CA_FILE: trusted} if trusted else {})}
+    return {SERVER: servers, **({CA_FILE: trusted} if trusted else {})}
 
 
 def _far_trees(crew: HttpCrew, project: Project, config: Config, host: str) -> FarTrees:
@@ -104,7 +104,7 @@ def run_worker(root: Path, server: str = "") -> int:
         worker_id=f"worker-{chance.name(8)}",
         root=root,
         attempts_dir=project.attempts_dir,
-        reach=_reach(project, server),
+        reach=partial(_reach, project, crew),
         agents=agents_of(config, project, take_seat(config, project)),
         launcher=LocalLauncher(host),
         trees=None if server else trees_of(config, project),

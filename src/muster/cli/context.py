@@ -11,7 +11,7 @@ from muster.cli.output import note, print_error, shell_word
 from muster.client.api import Api, path_of
 from muster.client.api import patiently as repeated
 from muster.client.http import REPLY_S, Connection
-from muster.client.remote import ServerUrl
+from muster.client.remote import ServerPlaces
 from muster.config.contexts import current_server, server_in
 from muster.config.project import STATE_DIR_NAME, Project, find_project
 from muster.hosts.full_disk import full_disk
@@ -149,7 +149,7 @@ class FarContext(Context):
 
     def __init__(self, server: KnownServer, args: argparse.Namespace) -> None:
         """Raises BadInput for what is no address."""
-        ServerUrl(server.url)
+        ServerPlaces(server.url)
         self._server, self._args = server, args
         stack = ExitStack()
         connection = stack.enter_context(closing(self.another()))

@@ -14,7 +14,7 @@ from muster.cli.output import clean, note
 from muster.cli.values import stdin_bytes
 from muster.client.api import Api
 from muster.client.http import Connection
-from muster.client.remote import ServerUrl
+from muster.client.remote import ServerPlaces
 from muster.config.contexts import KnownServer, SavedContexts
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
@@ -29,7 +29,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "both in a file that only you can read. From then on the commands that you give outside of a project's "
         "folder go there."
     )
-    parser.add_argument("url", metavar="URL", help="like https://muster.example or http://HOST:7420")
+    parser.add_argument(
+        "url",
+        metavar="URL",
+        help="like https://muster.example or http://HOST:7420; of servers that share a store URL,URL,...",
+    )
     parser.add_argument("--name", metavar="NAME", help="what you call it (default: its host)")
     parser.add_argument(
         "--ca-file", metavar="FILE", default="", help="trust the certificates in this PEM file, and no others"
@@ -37,16 +41,16 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    url = ServerUrl(args.url)
-    name = args.name or url.host
+    servers = ServerPlaces(args.url).every
+    name = args.name or servers[0].host
     if not _NAME.fullmatch(name):
         raise BadInput(
             f"{name!r} is no name for a context; nothing was kept", "--name NAME: letters, digits, - . _"
         )
     ca = os.path.realpath(args.ca_file) if args.ca_file else ""
     SavedContexts.of(os.environ)  # before a token is typed for a file that cannot be read
-    if not url.private:
-        note(f"{args.url} is not https: whoever is on the way can read your token")
+    if open_ones := [f"http://{url.at}" for url in servers if not url.private]:
+        note(f"{', '.join(open_ones)}: not https; whoever is on the way can read your token")
     server = KnownServer(args.url.strip(), _asked_token(args.url), ca, named=f"context {name}")
     who = whoami(server)
     with SavedContexts.change(os.environ) as saved:

@@ -78,7 +78,12 @@ GLOBALS: tuple[tuple[tuple[str, ...], str, str, tuple[str, ...]], ...] = (
     (("--json",), "", 'a machine\'s answer; errors go to stderr as {"error": {code, message, hint}}', ()),
     (("--jsonl",), "", "the same, with one line per row of a list", ()),
     (("-C", "--root"), "DIR", "the project's folder, instead of the current one and its parents", ()),
-    (("--server",), "URL", "a server elsewhere, instead of a folder here (MUSTER_SERVER)", ()),
+    (
+        ("--server",),
+        "URL",
+        "a server elsewhere, not a folder here (MUSTER_SERVER); again: another of its store",
+        (),
+    ),
     (("--context",), "NAME", "a server that `muster login` knows by this name (MUSTER_CONTEXT)", ()),
     (("--color",), "WHEN", "auto, always or never", COLOURS),
 )
@@ -316,7 +321,8 @@ def _split_globals(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]
         elif name in ("-C", "--root"):
             found.root = value if equals else _value(name, left, "the project's folder")
         elif name == "--server":
-            found.server = value if equals else _value(name, left, "the URL of a server")
+            url = value if equals else _value(name, left, "the URL of a server")
+            found.server = f"{found.server},{url}" if found.server and url else url
         elif name == "--context":
             found.context = value if equals else _value(name, left, "the name of a context")
         elif name == "--color":

@@ -52,7 +52,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     starting.description = (
         "Without --server orders more workers of the crew that is up here.  With --server this process runs "
         "workers for that server, until Ctrl-C: they take its tasks, and do them in this folder with the agents "
-        "of its muster.toml.  The token needs the scope `serve`."
+        "of its muster.toml.  The token needs the scope `serve`.  Of servers that share a store, name all: "
+        "--server URL --server URL; workers whose server is gone go on at the next one."
     )
     starting.add_argument("-n", "--number", metavar="N", type=worker_count, default=1, help="how many (1)")
     starting.add_argument("--name", metavar="NAME", type=_name, help="what it is called, beside its own id")
@@ -259,15 +260,33 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
     from muster.app.interrupts import Interrupts
     from muster.app.remote_crew import RemoteCrew
     from muster.app.settings import load_config
-    from muster.cli.login import whoami
     from muster.config.project import Project, find_project
     from muster.model.marks import TRAITS
 
     folder = start_folder(args.root)
     project = find_project(folder, {}) or Project(folder)
     token = args.token or server.token
+    for url in server.url.split(","):
+        _refuse_idlers(KnownServer(url, token, server.ca))
+    if server.ca:
+        os.environ[CA_FILE] = server.ca
+    os.environ[TRAITS] = json.dumps(traits)
+    with Interrupts().counting() as interrupts:
+        crew = RemoteCrew(
+            project, load_config(project.root), server=server.url, token=token, workers=args.number, say=note
+        )
+        urls = server.url.replace(",", ", ")
+        note(f"{counted(args.number, 'worker')} in {project.folder} for {urls}; Ctrl-C ends them")
+        crew.work(interrupts)
+    return 130 if interrupts.count else 0
+
+
+def _refuse_idlers(server: KnownServer) -> None:
+    """Raises NotAllowed for a token that lets nobody work there."""
+    from muster.cli.login import whoami
+
     try:
-        who = whoami(KnownServer(server.url, token, server.ca))
+        who = whoami(server)
         if Right.SERVE not in who["rights"]:
             raise NotAllowed(
                 f"a worker needs the right to {Right.SERVE}, which this token has not; no worker was started",
@@ -277,16 +296,6 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
         pass
     except Unavailable as error:
         note(f"{error.message}; it is asked again until it answers")
-    if server.ca:
-        os.environ[CA_FILE] = server.ca
-    os.environ[TRAITS] = json.dumps(traits)
-    with Interrupts().counting() as interrupts:
-        crew = RemoteCrew(
-            project, load_config(project.root), server=server.url, token=token, workers=args.number, say=note
-        )
-        note(f"{counted(args.number, 'worker')} in {project.folder} for {server.url}; Ctrl-C ends them")
-        crew.work(interrupts)
-    return 130 if interrupts.count else 0
 
 
 def _await(context: Context, before: set[str], number: int) -> list[str]:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import time
 
-from muster.client.http import REPLY_S, ClientRequest
+from muster.client.http import NOT_HERE, REPLY_S, ClientRequest
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
 
 PAGE_ROWS = 500
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_CAP_S = 2.0
-_ON_THE_WAY = (502, 503, 504)
-"""What a proxy answers for a server that it cannot reach."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +105,7 @@ def error_of(status: int, data: bytes) -> MusterError:
         problem = json.loads(data)
         return from_wire(problem["code"], problem["detail"], problem["hint"])
     except (ValueError, KeyError, TypeError):
-        if status in _ON_THE_WAY:
+        if status in NOT_HERE:
             return OwnerUnavailable(f"the server is not reached: its proxy answers {status}", "muster serve")
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 

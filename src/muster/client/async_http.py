@@ -8,19 +8,20 @@ import os
 
 from muster.client.http import (
     CONNECT_S,
+    NOT_HERE,
     STREAM,
     ClientRequest,
     Lost,
     address,
     chunk_size,
     nobody_at,
-    url_of,
     usual_headers,
 )
-from muster.client.remote import refused_tls, tls_of
+from muster.client.remote import ServerPlaces, ServerUrl, places_of, refused_tls, tls_of
 from muster.model.errors import OwnerUnavailable
 
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter, ServerUrl | None]
+"""With the server that they lead to; None: a socket's."""
 IDLE_MAX = 8
 """Connections that are kept for what is asked next."""
 
@@ -28,11 +29,18 @@ IDLE_MAX = 8
 class AsyncConnections:
     """A connection for each request at a time; belongs to one event loop."""
 
-    def __init__(self, path: str | os.PathLike[str], token: str = "", ca: str = "") -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        token: str = "",
+        ca: str = "",
+        *,
+        places: ServerPlaces | None = None,
+    ) -> None:
         """As for `client.http.Connection`."""
         self._path = os.fspath(path)
-        self._url = url_of(self._path, ca)
-        self._usual = usual_headers(self._url, token)
+        self._places = places or places_of(self._path, ca)
+        self._token = token
         self._idle: list[_Streams] = []
 
     async def close(self) -> None:
@@ -42,53 +50,83 @@ class AsyncConnections:
     async def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """(status, body).  Raises OwnerUnavailable where nobody answers in time.
 
-        As in `client.http` a kept connection that was closed meanwhile is opened again once.
+        As in `client.http` a kept connection that was closed meanwhile is opened again once, and of several
+        servers the next one is asked next.
         """
-        message = asked.message(self._url.prefix if self._url else "", **self._usual)
-        reply_s = asked.reply_s
+        others = len(self._places.every) - 1 if self._places is not None and asked.repeatable else 0
+        while True:
+            try:
+                answer = await self._request(asked)
+                if answer[0] not in NOT_HERE or not others:
+                    return answer
+            except OwnerUnavailable:
+                if not others:
+                    raise
+            others -= 1
+
+    async def _request(self, asked: ClientRequest) -> tuple[int, bytes]:
         while self._idle:
             streams = self._idle.pop()
             try:
-                return await self._exchange(streams, message, reply_s)
+                return await self._exchange(streams, asked)
             except (Lost, OSError) as error:
                 if isinstance(error, TimeoutError):
-                    raise self._unavailable(error) from error
+                    self._leave(streams[2])
+                    raise nobody_at(self._path, error) from error
+        streams = await self._open()
         try:
-            return await self._exchange(await self._open(), message, reply_s)
+            return await self._exchange(streams, asked)
         except (Lost, OSError) as error:
-            raise self._unavailable(error) from error
+            self._leave(streams[2])
+            raise nobody_at(self._path, error) from error
+
+    def _leave(self, url: ServerUrl | None) -> None:
+        if self._places is not None and url is not None:
+            self._places.leave(url)
 
     async def _open(self) -> _Streams:
-        if (url := self._url) is not None:
+        """Raises OwnerUnavailable."""
+        last = OSError("it has no address")
+        for _ in self._places.every if self._places is not None else (None,):
+            url = self._places.now if self._places is not None else None
+            try:
+                return await self._open_at(url)
+            except OSError as error:
+                last = error
+                self._leave(url)
+        raise nobody_at(self._path, last) from last
+
+    async def _open_at(self, url: ServerUrl | None) -> _Streams:
+        if url is not None:
             try:
                 async with asyncio.timeout(CONNECT_S):
-                    return await asyncio.open_connection(
+                    return *await asyncio.open_connection(
                         url.host, url.port, ssl=tls_of(url) if url.tls else None
-                    )
+                    ), url
             except OSError as error:
                 raise (refused_tls(url, error) if url.tls else error) from error
         with address(self._path) as reachable:
             async with asyncio.timeout(CONNECT_S):
-                return await asyncio.open_unix_connection(reachable)
+                return *await asyncio.open_unix_connection(reachable), None
 
-    async def _exchange(self, streams: _Streams, message: bytes, reply_s: float) -> tuple[int, bytes]:
-        reader, writer = streams
+    async def _exchange(self, streams: _Streams, asked: ClientRequest) -> tuple[int, bytes]:
+        reader, writer, url = streams
+        message = asked.message(url.prefix if url else "", **usual_headers(url, self._token))
         try:
-            async with asyncio.timeout(reply_s):
+            async with asyncio.timeout(asked.reply_s):
                 writer.write(message)
                 await writer.drain()
                 status, data, keep = await _read(reader)
         except BaseException:
             await _close(streams)
             raise
+        if status in NOT_HERE:
+            self._leave(url)
         if keep and len(self._idle) < IDLE_MAX:
             self._idle.append(streams)
         else:
             await _close(streams)
         return status, data
-
-    def _unavailable(self, error: Exception) -> OwnerUnavailable:
-        return nobody_at(self._path, error)
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:

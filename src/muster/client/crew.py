@@ -6,11 +6,13 @@ import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 import msgspec
 
 from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest, Connection
+from muster.client.remote import places_of
 from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered, SecretsGiven
 from muster.model.errors import MusterError
@@ -20,10 +22,12 @@ from muster.ports.crew import COMMANDS
 
 if TYPE_CHECKING:
     from muster.client.api import Transport
+    from muster.client.remote import ServerUrl
 
 A = TypeVar("A", bound=Answer)
 
 KEY_HEADER = "Muster-Worker"
+REPLY_S_MIN = 1.0
 GIT_S = 120.0
 """What git may take at the server, besides."""
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
@@ -57,13 +61,23 @@ class HttpCrew:
         key: str = "",
         reply_s: float = REPLY_S,
     ) -> None:
-        """As for `client.http.Connection`.  `key` proves to a server elsewhere which host's workers these are."""
+        """As for `client.http.Connection`: all threads are at the same one of several servers.
+
+        `key` proves to a server elsewhere which host's workers these are.
+        """
         self._headers = {KEY_HEADER: key} if key else {}
-        self._ca = ca
+        self._places = places_of(os.fspath(socket), ca)
         self._socket = socket
         self._token = token
         self._reply_s = reply_s
         self._local = threading.local()
+        self._lock = threading.Lock()
+        self._connections: WeakSet[Connection] = WeakSet()
+
+    @property
+    def servers(self) -> str:
+        """Their addresses, the present one first; empty for a socket."""
+        return "" if self._places is None else self._places.text
 
     def close(self) -> None:
         """The calling thread's connection."""
@@ -72,7 +86,11 @@ class HttpCrew:
             connection.close()
 
     def register(self, command: c.Register) -> Registered:
-        return self._call(command, Registered)
+        registered = self._call(command, Registered)
+        if self._places is not None and self._places.several:
+            # Whoever waits for longer for one that hangs comes to the next one when the lease is over.
+            self._reply_s = min(self._reply_s, max(REPLY_S_MIN, registered.lease_s / 4))
+        return registered
 
     def claim(self, command: c.Claim, *, wait_s: float) -> Claimed:
         return self._call(command, Claimed, wait_s)
@@ -115,7 +133,10 @@ class HttpCrew:
         self._call(command, Done)
 
     def _connect(self) -> Transport:
-        return Connection(self._socket, self._token, self._ca)
+        made = Connection(self._socket, self._token, places=self._places)
+        with self._lock:
+            self._connections.add(made)
+        return made
 
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
         target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
@@ -126,8 +147,19 @@ class HttpCrew:
         if connection is None:
             connection = self._local.connection = self._connect()
         asked = ClientRequest(method, target, body, self._headers, reply_s=self._reply_s + wait_s)
-        status, data = connection.request(asked)
+        at = self._places.now if self._places is not None else None
+        try:
+            status, data = connection.request(asked)
+        finally:
+            if at is not None and self._places is not None and self._places.now is not at:
+                self._leave(at)
         if status >= 400:
             raise error_of(status, data)
         decoded: A = _DECODERS[answer].decode(data)
         return decoded
+
+    def _leave(self, url: ServerUrl) -> None:
+        """What other threads have asked that server is not waited for: the next one is asked."""
+        with self._lock:
+            for one in self._connections:
+                one.leave(url)

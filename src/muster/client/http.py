@@ -13,7 +13,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from muster.client.remote import ServerUrl, connect
+from muster.client.remote import ServerPlaces, ServerUrl, connect, places_of
 from muster.model.errors import BadInput, OwnerUnavailable
 
 TYPE_CHECKING = False
@@ -26,6 +26,8 @@ PROBE_S = 2.0
 _HEAD_BYTES_MAX = 64 << 10
 _BEGIN = b"HTTP/1."
 STREAM = "text/event-stream"
+NOT_HERE = (502, 503, 504)
+"""What a server answers that can do nothing now, or a proxy in its place: another one may."""
 _SOCKET_PATH_MAX = 100
 """A unix socket's address holds 108 bytes on Linux, 104 on macOS."""
 
@@ -68,14 +70,24 @@ class ClientRequest:
 class Connection:
     """One keep-alive connection.  Not to be shared between threads, but for `hang_up`."""
 
-    def __init__(self, path: str | os.PathLike[str], token: str = "", ca: str = "") -> None:
-        """`path` is that of a socket, or a server's URL, which is told the `token`; `ca` as for `ServerUrl`.
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        token: str = "",
+        ca: str = "",
+        *,
+        places: ServerPlaces | None = None,
+    ) -> None:
+        """`path` is that of a socket, or the URLs of a store's servers as for `ServerPlaces`, of which one at a
+        time is asked, and told the `token`.  `places` are these, where others share them.
 
         Raises BadInput.
         """
         self._path = os.fspath(path)
-        self._url = url_of(self._path, ca)
-        self._usual = usual_headers(self._url, token)
+        self._places = places or places_of(self._path, ca)
+        self._token = token
+        self._url: ServerUrl | None = None
+        """Of the server that it is connected with."""
         self._socket: _socket.socket | None = None
         self._used = self._hung_up = False
         self.sent = False
@@ -85,6 +97,12 @@ class Connection:
         """From another thread: who waits for an answer now has OwnerUnavailable."""
         self._hung_up = True
         if (waiting := self._socket) is not None:
+            with suppress(OSError):
+                waiting.shutdown(_socket.SHUT_RDWR)
+
+    def leave(self, url: ServerUrl) -> None:
+        """From another thread, which has given up this server: who waits for it does so no more."""
+        if self._url is url and (waiting := self._socket) is not None:
             with suppress(OSError):
                 waiting.shutdown(_socket.SHUT_RDWR)
 
@@ -106,36 +124,73 @@ class Connection:
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """(status, body).  Raises OwnerUnavailable where nobody answers in time.
 
-        A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
-        carry a request id, so that a repetition does no harm.
+        Of several servers the next one is asked next, where one does not answer or can do nothing; what may be
+        repeated is put to all of them.
         """
-        message = asked.message(self._url.prefix if self._url else "", **self._usual)
+        several = self._places is not None and self._places.several
+        others = len(self._places.every) - 1 if self._places is not None and asked.repeatable else 0
+        while True:
+            try:
+                answer = self._request(asked)
+                if not (several and answer[0] in NOT_HERE):
+                    return answer
+                self._lose()
+                if not others:
+                    return answer
+            except OwnerUnavailable:
+                if not others or self._hung_up:
+                    raise
+            others -= 1
+
+    def _request(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
+        carry a request id, so that a repetition does no harm."""
         self.sent = False
-        if self._used and not self._hung_up and _is_over(self._socket):
+        if self._used and not self._hung_up and (self._left or _is_over(self._socket)):
             self.close()
         kept = self._used
         try:
-            return self._exchange(message, asked.reply_s)
+            return self._exchange(asked)
         except (Lost, OSError) as error:
-            self.close()
             if not kept or self._hung_up or isinstance(error, TimeoutError):
-                raise self._unavailable(error) from error
-        try:
-            return self._exchange(message, asked.reply_s)
-        except (Lost, OSError) as error:
+                self._lose()
+                raise nobody_at(self._path, error) from error
             self.close()
-            raise self._unavailable(error) from error
+        try:
+            return self._exchange(asked)
+        except (Lost, OSError) as error:
+            self._lose()
+            raise nobody_at(self._path, error) from error
 
-    def _unavailable(self, error: Exception) -> OwnerUnavailable:
-        return nobody_at(self._path, error)
+    @property
+    def _left(self) -> bool:
+        """Another thread has given up the server that this one is connected with."""
+        return self._places is not None and self._url is not self._places.now
+
+    def _lose(self) -> None:
+        self.close()
+        if self._places is not None and self._url is not None:
+            self._places.leave(self._url)
 
     def _connect(self) -> _socket.socket:
-        return _connect(self._path) if self._url is None else connect(self._url, CONNECT_S)
+        if self._places is None:
+            return _connect(self._path)
+        last = OSError("it has no address")
+        for _ in self._places.every:
+            self._url = self._places.now
+            try:
+                return connect(self._url, CONNECT_S)
+            except OSError as error:
+                last = error
+                self._places.leave(self._url)
+        raise last
 
-    def _exchange(self, message: bytes, reply_s: float) -> tuple[int, bytes]:
+    def _exchange(self, asked: ClientRequest) -> tuple[int, bytes]:
         if self._socket is None:
             self._socket = self._connect()
-        self._socket.settimeout(reply_s)
+        self._socket.settimeout(asked.reply_s)
+        prefix = self._url.prefix if self._url else ""
+        message = asked.message(prefix, **usual_headers(self._url, self._token))
         self.sent = True
         self._socket.sendall(message)
         answer = self._read(self._socket)
@@ -219,11 +274,6 @@ def _refuse_others(status_line: str, headers: Mapping[str, str]) -> None:
         raise Lost(f"it answers with a page of HTML ({status_line[:80]}), so it is none")
 
 
-def url_of(place: str, ca: str = "") -> ServerUrl | None:
-    """None for the path of a socket.  Raises BadInput."""
-    return ServerUrl(place, ca) if "://" in place else None
-
-
 def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
     named = {} if url is None else {"Host": url.at}
     return {**named, "Authorization": f"Bearer {token}"} if token else named
@@ -234,7 +284,7 @@ def nobody_at(place: str, error: Exception) -> OwnerUnavailable:
     if "://" in place:
         secret = "https://, or " if place.startswith("http://") and isinstance(error, (Lost, OSError)) else ""
         hint = f"look at its address ({secret}muster context list); on its machine: muster serve"
-        return OwnerUnavailable(f"no server answers at {place}: {reason}", hint)
+        return OwnerUnavailable(f"no server answers at {place.replace(',', ', ')}: {reason}", hint)
     return OwnerUnavailable(f"no owner answers at {place}: {reason}", "muster up")
 
 

@@ -1,4 +1,4 @@
-"""A server far away: its address, and a connection to it over TCP."""
+"""Servers far away: their addresses, and a connection to one of them over TCP."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ class ServerUrl:
             raise BadInput(
                 f"{text!r} is not the address of a server", "like http://HOST:7420 or https://HOST"
             )
+        self.text = text.strip().rstrip("/")
         self.tls = scheme == "https"
         self.host, self.port, self.at = host.strip("[]"), int(port), at
         self.prefix = (slash + path).rstrip("/")
@@ -45,6 +46,43 @@ class ServerUrl:
     def private(self) -> bool:
         """Nobody on the way can read what is said."""
         return self.tls or self.host in ("localhost", "::1") or self.host.startswith("127.")
+
+
+class ServerPlaces:
+    """The servers of one store, and at which of them somebody is: who loses it goes on at the next one.
+
+    May be shared by the connections of several threads, which then lose it together.
+    """
+
+    def __init__(self, text: str, ca: str = "") -> None:
+        """`text`: addresses with commas between them; `ca` as for `ServerUrl`.  Raises BadInput."""
+        self.every = tuple(ServerUrl(part, ca) for part in text.split(","))
+        self._turn = 0
+
+    @property
+    def several(self) -> bool:
+        return len(self.every) > 1
+
+    @property
+    def now(self) -> ServerUrl:
+        return self.every[self._turn]
+
+    @property
+    def text(self) -> str:
+        """For somebody else, who is to begin at the same one."""
+        turn = self._turn
+        return ",".join(url.text for url in (*self.every[turn:], *self.every[:turn]))
+
+    def leave(self, url: ServerUrl) -> None:
+        """Unless another thread has done so already."""
+        turn = self._turn
+        if self.every[turn] is url:
+            self._turn = (turn + 1) % len(self.every)
+
+
+def places_of(place: str, ca: str = "") -> ServerPlaces | None:
+    """None for the path of a socket.  Raises BadInput."""
+    return ServerPlaces(place, ca) if "://" in place else None
 
 
 def connect(url: ServerUrl, within_s: float) -> _socket.socket:

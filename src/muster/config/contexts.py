@@ -28,7 +28,8 @@ class KnownServer:
     __slots__ = ("attempt", "ca", "named", "token", "url")
 
     def __init__(self, url: str, token: str = "", ca: str = "", *, named: str = "") -> None:
-        self.url = url.rstrip("/")
+        self.url = ",".join(one.strip().rstrip("/") for one in url.split(","))
+        """Of a store that several servers share, those of all of them, with commas between."""
         self.token = token
         self.ca = ca
         """The file with the certificates that are trusted; empty: those that this machine trusts."""
@@ -152,7 +153,8 @@ def _at(env: Mapping[str, str], url: str, named: str) -> KnownServer:
     """With the token that the environment has for it, else the one of a context with this address."""
     found = KnownServer(url, named=named)
     saved = SavedContexts.of(env).servers.values() if os.path.exists(file_of(env)) else ()
-    kept = next((one for one in saved if one.url == found.url), found)
+    urls = set(found.url.split(","))
+    kept = next((one for one in saved if urls <= set(one.url.split(","))), found)
     found.ca = kept.ca
     of_attempt = env.get("MUSTER_TASK_ID") and env.get("MUSTER_EPOCH")
     if of_attempt and not (env.get("MUSTER_BY_HAND") and kept.token):

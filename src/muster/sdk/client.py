@@ -61,8 +61,9 @@ class _Wishes:
         ca_file: str = "",
         link: Link | None = None,
     ) -> None:
-        """`project` is the folder that holds `.muster/`; without it the server at the URL `server`, or the one
-        that MUSTER_SERVER or MUSTER_CONTEXT names, else the project of the working directory.
+        """`project` is the folder that holds `.muster/`; without it the server at the URL `server` (where several
+        share a store, the URLs of all with commas between), or the one that MUSTER_SERVER or MUSTER_CONTEXT
+        names, else the project of the working directory.
 
         Without a `token` the one that the command line would use.
         """

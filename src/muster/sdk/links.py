@@ -24,7 +24,7 @@ from muster.app.settings import load_config
 from muster.client.async_http import AsyncConnections
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection, answers
-from muster.client.remote import ServerUrl
+from muster.client.remote import ServerPlaces
 from muster.config.contexts import KnownServer
 from muster.config.project import Project, find_project
 from muster.hosts.file_lock import LONGEST_S, STARTING_S, LockWait, holder
@@ -265,7 +265,7 @@ class ServerLink:
 
     def __init__(self, server: KnownServer) -> None:
         """Raises BadInput for what is no address."""
-        ServerUrl(server.url)
+        self._places = ServerPlaces(server.url, server.ca)
         self.server = server
         self.actor = actor()
         self._local = threading.local()
@@ -302,11 +302,11 @@ class ServerLink:
         found: Connection | None = getattr(self._local, "connection", None)
         if found is None:
             server = self.server
-            found = self._local.connection = Connection(server.url, server.token, server.ca)
+            found = self._local.connection = Connection(server.url, server.token, places=self._places)
         return found.request(asked)
 
     async def _once_async(self, asked: ClientRequest) -> tuple[int, bytes]:
-        connections = AsyncConnections(self.server.url, self.server.token, self.server.ca)
+        connections = AsyncConnections(self.server.url, self.server.token, places=self._places)
         try:
             return await connections.request(asked)
         finally:

@@ -38,8 +38,8 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     worker_id: str
     root: Path
     attempts_dir: Path
-    reach: Mapping[str, str]
-    """The variables that lead an attempt's own processes to its owner."""
+    reach: Callable[[], Mapping[str, str]]
+    """The variables that lead an attempt's own processes to its owner, as things are now."""
     agents: Mapping[str, Agent]
     launcher: Launcher
     trees: Trees | None = None

@@ -426,7 +426,7 @@ class Runner:
             "MUSTER_WORKDIR": str(workdir.cwd),
             WORKER: self._around.worker_id,
             "MUSTER_ROOT": str(self._around.root),
-            **self._around.reach,
+            **self._around.reach(),
             **({"MUSTER_TOKEN": token} if token else {}),
             "MUSTER_NOTICE": str(self._folder.notice),
         }
