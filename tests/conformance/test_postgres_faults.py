@@ -9,13 +9,14 @@ from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
-from store_rows import NOW, make_event, make_task, new_task, writes
+from store_rows import NOW, make_attempt, make_event, make_task, new_task, writes
 
 from muster.model.errors import CommitUnknown, Contended, MusterError, StoreAway, StoreRewound
-from muster.model.rows import DEFAULT_WORKSPACE, Plan
+from muster.model.rows import DEFAULT_WORKSPACE, Plan, Workspace
 from muster.ports.locks import Locks, locks
 from muster.ports.store import Transaction, Tx
 from muster.stores.postgres import store as postgres_module
+from muster.stores.postgres.faults import RACES
 from muster.stores.postgres.store import PostgresStore
 from postgres_databases import at, run_sql
 from real_servers import FAST, free_port, own_folder, run_postgres, start_postgres
@@ -255,25 +256,69 @@ def test_a_plan_that_was_changed_since_it_was_read_is_not_written(postgres_store
     asyncio.run(work())
 
 
-def test_two_that_add_what_may_be_there_once_are_told_apart(postgres_store: str) -> None:
+async def _make_plan(tx: Transaction, number: int, name: str, source: str | None) -> None:
+    await tx.of(DEFAULT_WORKSPACE).add_plan(Plan(number, DEFAULT_WORKSPACE, name, source, 1, 0))
+
+
+async def _make_task(tx: Transaction, number: int) -> None:
+    await tx.of(DEFAULT_WORKSPACE).write(writes(new_tasks=[new_task(number, plan_id=9, key="a")]), NOW)
+
+
+TWICE: dict[str, Callable[[Transaction, int], Awaitable[None]]] = {
+    "idempotency_pkey": lambda tx, number: tx.of(DEFAULT_WORKSPACE).add_idempotent("k", "", number, 1),
+    "plans_source": lambda tx, number: _make_plan(tx, number, f"p{number}", "/p.md"),
+    "plans_workspace_id_name_key": lambda tx, number: _make_plan(tx, number, "api", None),
+    "tasks_key": _make_task,
+    "workspaces_name_key": lambda tx, number: tx.add_workspace(Workspace(number + 1, "other", 1)),
+}
+
+
+@pytest.mark.parametrize("name", sorted(RACES))
+def test_two_that_add_what_may_be_there_once_are_told_apart(postgres_store: str, name: str) -> None:
     async def work() -> None:
         async with opened(postgres_store) as store, opened(postgres_store) as other:
             meeting = Meeting()
 
-            def add(number: int) -> Work:
-                async def adds(tx: Tx) -> None:
-                    assert await tx.plan_by_name("api") is None
+            def adding_one(number: int) -> Callable[[Transaction], Awaitable[None]]:
+                async def adds(tx: Transaction) -> None:
                     await meeting.arrive()
-                    await tx.add_plan(Plan(number, DEFAULT_WORKSPACE, "api", None, 1, 0))
+                    await TWICE[name](tx, number)
 
                 return adds
 
             ended = await asyncio.gather(
-                transact(store, add(1)), transact(other, add(2)), return_exceptions=True
+                store.transact(adding_one(1)), other.transact(adding_one(2)), return_exceptions=True
             )
             assert sorted(type(one).__name__ for one in ended) == ["Contended", "NoneType"]
+            (refused,) = filter(None, ended)
+            assert name in str(refused)
 
     asyncio.run(work())
+
+
+def test_what_is_there_twice_by_a_bug_is_told_by_its_name_and_not_tried_again(postgres_store: str) -> None:
+    """Two open attempts of one task: nobody may wait for that to get better."""
+
+    async def work() -> None:
+        async with opened(postgres_store) as store:
+            await transact(store, adding(1))
+            tries = []
+
+            async def open_two(tx: Tx) -> None:
+                tries.append(tx)
+                await tx.write(writes(opened=[make_attempt(1, 1), make_attempt(1, 2)]), NOW)
+
+            with pytest.raises(asyncpg.UniqueViolationError, match=r"attempts_\w*task_id"):
+                await transact(store, open_two)
+            assert len(tries) == 1
+            assert await store.reads.open_attempts((0, 0), 10) == []
+
+    asyncio.run(work())
+
+
+def test_every_race_that_is_expected_is_one_of_this_schema(postgres_store: str) -> None:
+    unique = "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indisunique"
+    assert {row[0] for row in run_sql(postgres_store, unique)} >= RACES
 
 
 def test_a_named_lock_is_held_by_one_transaction(postgres_store: str) -> None:

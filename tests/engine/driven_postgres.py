@@ -92,7 +92,7 @@ class _TestsClock:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
 
-    async def now(self, here: Now) -> Now:
+    def now(self, here: Now) -> Now:
         return here
 
     def __getattr__(self, name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import pytest
 from engine_rig import Rig, complete
+from msgspec.structs import replace
 from test_time_limits import jump
 
 from muster.app.key import logged_heads
@@ -27,6 +28,7 @@ from muster.model.edits import PlanUpdated, UpdatePlan
 from muster.model.retention import Retention
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
+from muster.model.task import Now
 
 SIGNER = Signer(b"k" * 32)
 DAY_S = 86400
@@ -130,6 +132,55 @@ def test_nothing_goes_while_the_clock_may_have_been_set_wrong(site):
     assert left() == kept
     rig.clock.advance(1)
     assert left()[1:] == [0, 0, 0], "this is the time, then"
+
+
+class WrongHost:
+    """A server's own clock, which is a day off."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    def now(self) -> Now:
+        right = self._rig.clock.now()
+        return replace(right, wall_ms=right.wall_ms - DAY_S * 1000)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rig.clock, name)
+
+
+class ItsStore:
+    """Its clock is right."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def now(self, here: Now) -> Now:
+        return self._rig.clock.now()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._rig.reads, name)
+
+
+def test_a_server_whose_clock_is_wrong_drops_by_the_stores_time(site):
+    """It takes that difference for no jump of a clock either, or nothing would ever be dropped."""
+    site.work("old")
+    rig, term = site.rig, site.sealer._term
+    clock, reads = WrongHost(rig), ItsStore(rig)
+    drive(Scheduler(clock, reads, rig, term=term, interval_s=1.0).run_once())
+    folders = LocalFolders(site.folder, site.folder / "muster.log", (LOG_BYTES_MAX, 4))
+    kept = Retention(tasks_s=NEVER_S)
+    server = Pruner(clock, reads, rig, SIGNER, folders=folders, retention=kept, term=term)
+    before = [site.count(table) for table in TABLES]
+    rig.clock.advance(7 * DAY_S - 1)
+    asyncio.run(server.run_once())
+    assert [site.count(table) for table in TABLES] == before
+    rig.clock.advance(2)
+    asyncio.run(server.run_once())
+    assert site.count("idempotency") == 0
+    site.rig.enqueue({"a": ()})
+    drive(Sealer(clock, reads, rig, SIGNER, term=term).run_once())
+    (sealed_at_ms,) = rig.store._writer.execute("SELECT max(at_ms) FROM seals").fetchone()
+    assert sealed_at_ms == rig.clock.now().wall_ms
 
 
 def test_what_came_from_a_file_is_known_when_its_events_are_gone(site):

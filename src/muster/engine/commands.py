@@ -175,7 +175,8 @@ class Engine:
         async def work(tx: Transaction) -> Applied:
             given.clear()
             await memory.refresh(tx)
-            views = Views(tx, await tx.now(now), partial(self._view_of, memory, now))
+            clock = partial(tx.now, now)
+            views = Views(tx, clock, partial(self._view_of, memory, now, clock))
             outcomes: list[Outcome | None] = [None] * len(asked)
             for workspace_id, places in (await self._by_workspace(tx, asked)).items():
                 commands = [(i, asked[i].command) for i in places]
@@ -215,9 +216,9 @@ class Engine:
         # Servers that lock several workspaces do it in one order.
         return dict(sorted(found.items())) if self.store.shared else found
 
-    async def _view_of(self, memory: Memory, here: Now, tx: Tx, now: Now) -> View:
+    async def _view_of(self, memory: Memory, here: Now, clock: Callable[[], Now], tx: Tx) -> View:
         around = Around(here, memory.incarnation, await memory.of(tx), memory.requests)
-        view = View(tx, now, self.chance, self.policy.retry, around)
+        view = View(tx, clock, self.chance, self.policy.retry, around)
         view.outbox = self._webhooks.outbox(view.known)
         return view
 

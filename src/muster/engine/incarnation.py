@@ -13,6 +13,7 @@ from muster.model import commands as c
 from muster.model.answers import StoreRestored
 from muster.model.events import Event, Level
 from muster.model.states import TaskStatus, WorkerStatus
+from muster.ports.locks import GRANTS, locks
 from muster.ports.store import Transaction
 
 EPOCH_BASE, INCARNATION = "epoch_base", "incarnation"
@@ -44,10 +45,12 @@ async def restored(views: Views, command: c.Restored) -> StoreRestored:
     The copy knows nothing of what came after it, so the base grows with time: a task would need more than one
     attempt a second, from the last time on, to reach it.
     """
-    tx, now = views.tx, views.now
+    tx = views.tx
+    await tx.lock(locks(GRANTS))
     every = await views.all()
     lost = sum([await _end_others(view) for view in every]) if command.copied else 0
     _, before, _ = await read_incarnation(tx)
+    now = views.now
     base = max(max(before, command.granted) + STEP, now.wall_ms // 1000 - _YEAR_2025_S)
     await tx.set_store_meta(EPOCH_BASE, str(base))
     await tx.set_store_meta(INCARNATION, command.incarnation)

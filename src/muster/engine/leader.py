@@ -45,8 +45,9 @@ class _Place(Struct, frozen=True):
 
 
 async def lead(views: Views, command: Lead, workers: Workers) -> Led:
-    tx, now_ms = views.tx, views.now.mono_ms
+    tx = views.tx
     await tx.lock(locks(TERM))
+    now_ms = views.now.mono_ms
     told = await tx.store_meta(_LEADER)
     place = msgspec.json.decode(told, type=_Place) if told else _Place()
     taken = now_ms < place.until_ms and place.term == await present_term(tx)

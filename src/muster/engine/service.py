@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import traceback
 
+from msgspec.structs import replace
+
 from muster.engine.cycles import Cycles
 from muster.model.errors import MusterError, TermOver
+from muster.model.task import Now
 from muster.ports.engine import Execute, ExecuteForAll
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -71,3 +74,8 @@ class LeaderService(Service):
     def __init__(self, clock: Clock, reads: Reads, engine: ExecuteForAll, term: int) -> None:
         super().__init__(clock)
         self._reads, self._engine, self._term = reads, engine, term
+
+    async def now(self) -> Now:
+        """The store's wall clock, which what is kept is dated by, beside this host's own time."""
+        here = self.clock.now()
+        return replace(here, wall_ms=(await self._reads.now(here)).wall_ms)

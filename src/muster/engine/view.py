@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from muster.engine.fence import Incarnation
@@ -50,11 +50,12 @@ class Around(NamedTuple):
 class View:
     """Commands of a batch are decided in order on this view; `flush` writes all of it set-wise."""
 
-    def __init__(self, tx: Tx, now: Now, chance: Chance, retry: RetryPolicy, around: Around) -> None:
-        """`now` is the time that leases are told by."""
+    def __init__(
+        self, tx: Tx, clock: Callable[[], Now], chance: Chance, retry: RetryPolicy, around: Around
+    ) -> None:
         self.tx = tx
         self.here, self.incarnation, self.known, self.requests = around
-        self.now = now
+        self._clock = clock
         self.chance = chance
         self.retry = retry
         self._elsewhere: set[int] = set()
@@ -83,6 +84,11 @@ class View:
         self.wrote_events = False
         self.disturbed: set[str] = set()
         """Workers whose attempts were ended or told to stop by somebody else."""
+
+    @property
+    def now(self) -> Now:
+        """The time that leases are told by; it moves on where the transaction has waited for what it holds."""
+        return self._clock()
 
     async def load(self, ids: Collection[int]) -> None:
         missing = [i for i in ids if i not in self._tasks]

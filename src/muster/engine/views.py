@@ -10,16 +10,23 @@ from muster.ports.store import Transaction, Tx
 
 
 class Views:
-    def __init__(self, tx: Transaction, now: Now, make: Callable[[Tx, Now], Awaitable[View]]) -> None:
-        self.tx, self.now = tx, now
-        self._make = make
+    def __init__(
+        self, tx: Transaction, clock: Callable[[], Now], make: Callable[[Tx], Awaitable[View]]
+    ) -> None:
+        self.tx = tx
+        self._clock, self._make = clock, make
         self.made: dict[int, View] = {}
         """By workspace."""
+
+    @property
+    def now(self) -> Now:
+        """As View.now."""
+        return self._clock()
 
     async def of(self, workspace_id: int) -> View:
         view = self.made.get(workspace_id)
         if view is None:
-            view = self.made[workspace_id] = await self._make(self.tx.of(workspace_id), self.now)
+            view = self.made[workspace_id] = await self._make(self.tx.of(workspace_id))
         return view
 
     async def all(self) -> list[View]:

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+GRANTS = "grants"
+"""The store's own, as `TERM` is.  Every transaction shares it from its beginning: none of them grants an epoch
+while the base of epochs is raised."""
 TERM = "term"
-"""The coordinator's, shared by those who write under it.  It is the store's own; all others are a workspace's."""
+"""The coordinator's, shared by those who write under it.  All others are a workspace's."""
 EDGES = "edges"
 """Dependencies that are added to what is there already: two that close a cycle never see each other."""
 CREW = "crew"

@@ -115,8 +115,12 @@ class Tx(
     async def set_meta(self, name: str, value: str) -> None: ...
 
 
-class Transaction(Clocked, Numbering, UpkeepTx, Protocol):
+class Transaction(Numbering, UpkeepTx, Protocol):
     """One write transaction: its parts by workspace, and what concerns no workspace alone."""
+
+    def now(self, here: Now) -> Now:
+        """As `Clocked.now`, and no earlier than when the transaction got the last of what it holds: whoever has
+        waited decides by the time at which the wait was over."""
 
     def of(self, workspace_id: int) -> Tx: ...
 

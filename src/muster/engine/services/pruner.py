@@ -56,7 +56,7 @@ class Pruner(LeaderService):
 
     async def run_once(self) -> None:
         await asyncio.to_thread(self._folders.turn_log)
-        now = self.clock.now()
+        now = await self.now()
         held, self._holds = self._holds, await jumped_lately(self._reads, now, self._elapsed_ms(), HOLD_MS)
         if not self._holds:
             await self._prune(now.wall_ms)

@@ -6,8 +6,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from msgspec.structs import replace
-
 from muster.engine.clock_jumps import JUMP_MS, noted_offset
 from muster.engine.pools import POOLS
 from muster.engine.service import PAGE_ROWS, LeaderService
@@ -48,9 +46,7 @@ class Scheduler(LeaderService):
         self._hold_until_ms = 0
 
     async def run_once(self) -> None:
-        here = self.clock.now()
-        # What is due is due by the store's wall clock, which this host's own time watches.
-        now = replace(here, wall_ms=(await self._reads.now(here)).wall_ms)
+        now = await self.now()
         await self._mind_clock(now)
         for workspace_id, told in await self._reads.every_meta(POOLS):
             pools = pools_of(told).items()

@@ -41,7 +41,7 @@ class Sealer(LeaderService):
         events = await reads.numbered_events(last.to_id if last else 0, None, PAGE_ROWS)
         if not events:
             return False
-        seal = self._signer.seal(events, last.head if last else GENESIS, self.clock.now().wall_ms)
+        seal = self._signer.seal(events, last.head if last else GENESIS, (await self.now()).wall_ms)
         await self._engine.of(workspace_id).execute(AddSeal(term=self._term, seal=seal))
         log.info("%s %d up to %d, head %s", LOGGED_HEAD, workspace_id, seal.to_id, seal.head)
         return len(events) == PAGE_ROWS

@@ -60,7 +60,7 @@ class WebhookSender(LeaderService):
         for webhook in await self._reads.webhooks():
             if webhook.disabled or webhook.id in self._at_work:
                 continue
-            due = await self._reads.due_messages(webhook.id, self.clock.now().wall_ms, PAGE)
+            due = await self._reads.due_messages(webhook.id, (await self.now()).wall_ms, PAGE)
             if due:
                 self._at_work[webhook.id] = asyncio.create_task(self._send_all(webhook, due))
 
@@ -79,7 +79,7 @@ class WebhookSender(LeaderService):
         while due:
             places = asyncio.Semaphore(AT_ONCE)
             await asyncio.gather(*(self._send(webhook, one, secret, places) for one in due))
-            due = await self._reads.due_messages(webhook.id, self.clock.now().wall_ms, PAGE)
+            due = await self._reads.due_messages(webhook.id, (await self.now()).wall_ms, PAGE)
 
     async def _secret(self, webhook: Webhook) -> str:
         """Raises StoreRefused where its key is not there."""

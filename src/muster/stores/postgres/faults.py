@@ -18,9 +18,18 @@ _CONTENDED = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
-    asyncpg.UniqueViolationError,
 )
-"""The last one: another transaction was faster to add what may be there once."""
+RACES = frozenset(
+    {
+        "idempotency_pkey",
+        "plans_source",
+        "plans_workspace_id_name_key",
+        "tasks_key",
+        "workspaces_name_key",
+    }
+)
+"""What two may add at the same time, each after a look that found nothing.  Whoever adds
+anything else that may be there once holds it: a second one is a bug, and would come again at each try."""
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _DAMAGED = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 _AWAY = (
@@ -50,6 +59,8 @@ def classify(error: BaseException, *, committing: bool = False) -> MusterError |
     match error:
         case MusterError():
             return None
+        case asyncpg.UniqueViolationError() if error.constraint_name in RACES:
+            return Contended(f"another server was faster ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _CONTENDED):
             return Contended(f"another server was in the way ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _FULL):

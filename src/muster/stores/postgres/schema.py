@@ -60,11 +60,19 @@ async def migrate(connection: asyncpg.Connection) -> int:
             return await _make(connection)
     except asyncpg.InsufficientPrivilegeError as error:
         user = await connection.fetchval("SELECT session_user")
+        database = await connection.fetchval("SELECT current_database()")
         raise StoreRefused(
             f"{user} may not make the tables of Muster here: {error}; nothing was changed",
-            f"as a superuser: CREATE ROLE {ENGINE}; CREATE ROLE {QUERY}; GRANT {ENGINE}, {QUERY} TO {user}; "
-            f"GRANT CREATE ON DATABASE {await connection.fetchval('SELECT current_database()')} TO {user};",
+            rights_hint(user, database),
         ) from error
+
+
+def rights_hint(user: str, database: str) -> str:
+    """What lets this user make the schema."""
+    return (
+        f"as a superuser: CREATE ROLE {ENGINE}; CREATE ROLE {QUERY}; GRANT {ENGINE}, {QUERY} TO {user}; "
+        f"GRANT CREATE ON DATABASE {database} TO {user};"
+    )
 
 
 async def _make(connection: asyncpg.Connection) -> int:

@@ -11,7 +11,7 @@ import asyncpg
 from muster.model.errors import Contended
 from muster.model.numbers import first_id
 from muster.model.task import Attempt, Task
-from muster.ports.locks import Locks
+from muster.ports.locks import GRANTS, Locks
 from muster.stores.postgres.changes import HeldRows, HeldTable, R
 from muster.stores.postgres.statements import for_one, load
 
@@ -20,6 +20,8 @@ TASKS = HeldTable("tasks", Task, 1, versioned=True)
 ATTEMPTS = HeldTable("attempts", Attempt, 2, versioned=False)
 """Whoever holds the task holds its attempts."""
 _SIGN = 1 << 31
+STORES_OWN = 0
+"""Stands for the workspace of what is the store's own."""
 
 
 class Session:
@@ -28,8 +30,18 @@ class Session:
         self.tasks = HeldRows(TASKS)
         self.attempts = HeldRows(ATTEMPTS)
         self.plan_versions: dict[int, int] = {}
+        self.at_ms = 0
+        """When this transaction began, or got the last of what it holds, by the database's clock."""
         self._held: set[tuple[int, str]] = set()
         """Names of locks, by workspace."""
+
+    async def begin(self) -> str | None:
+        """Why nothing may be written."""
+        _, self.at_ms, halted = await self.first("begun", *lock_key(STORES_OWN, GRANTS))
+        return halted  # type: ignore[no-any-return]
+
+    def held_since(self, at_ms: int) -> None:
+        self.at_ms = max(self.at_ms, at_ms)  # the database's clock may be set back
 
     async def all(self, name: str, *bindings: Any) -> list[Any]:
         found: list[Any] = await self.connection.fetch(SQL.by_name[name], *bindings)
@@ -65,7 +77,9 @@ class Session:
         }
         new = sorted(one for one in names if (workspace_id, one[0]) not in self._held)
         for name, shared in new:
-            await self.value("lock_shared" if shared else "lock", *lock_key(workspace_id, name))
+            statement = "lock_shared" if shared else "lock"
+            _, at_ms = await self.first(statement, *lock_key(workspace_id, name))
+            self.held_since(at_ms)
             if not shared:
                 self._held.add((workspace_id, name))
         return bool(new)
@@ -77,11 +91,15 @@ class Session:
         missing = [i for i in ids | children if self.tasks.get(i) is None]
         if not missing:
             return False
-        await self.all("lock_tasks", missing, workspace_id)
+        await self._lock_tasks(missing, workspace_id)
         # Whoever held a parent until now may have been given one more child.
         if later := [i for i in await self._children(wanted) - children if self.tasks.get(i) is None]:
-            await self.all("lock_tasks", later, workspace_id)
+            await self._lock_tasks(later, workspace_id)
         return True
+
+    async def _lock_tasks(self, ids: list[int], workspace_id: int) -> None:
+        _, at_ms = await self.first("lock_tasks", ids, workspace_id)
+        self.held_since(at_ms)
 
     async def _children(self, wanted: Locks) -> set[int]:
         if not wanted.ending:

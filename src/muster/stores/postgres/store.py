@@ -89,10 +89,10 @@ class PostgresStore:
             async with self._writers.acquire() as connection, _undone(connection):
                 await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
                 session = Session(connection)
-                wall_ms, halted = await session.first("begun")
+                halted = await session.begin()
                 if halted is not None:
                     raise self._halted(halted)
-                result = await work(PostgresTransaction(session, self._lanes, wall_ms))
+                result = await work(PostgresTransaction(session, self._lanes))
                 committing = True
                 ended = await connection.execute("COMMIT")
                 assert ended == "COMMIT", "a failed statement was passed over"
@@ -125,7 +125,7 @@ class PostgresStore:
         """Sees whether another server has halted the store, and makes the partitions of the months to come."""
         try:
             async with self._seers.acquire() as connection:
-                _, halted = await connection.fetchrow(_STORE.by_name["begun"])
+                halted = await connection.fetchval(_STORE.by_name["halted"])
                 if halted is not None:
                     self._halted(halted)
                 now_s = asyncio.get_running_loop().time()
@@ -182,16 +182,19 @@ async def _pool(url: str, role: str, size: int) -> asyncpg.Pool:
         timeout=CONNECTING_S,
         statement_cache_size=STATEMENTS_MAX,
         reset=_nothing_to_reset,
-        server_settings={
-            "role": role,
-            "search_path": SCHEMA,
-            "application_name": "muster",
-            "synchronous_commit": "on",
-            "jit": "off",
-            "idle_in_transaction_session_timeout": f"{STILL_S}s",
-            "lock_timeout": f"{LOCKED_S}s",
-        },
+        server_settings={"role": role, "search_path": SCHEMA, **session_settings()},
     )
+
+
+def session_settings() -> dict[str, str]:
+    """What a server's connections ask for, whatever is usual in the database."""
+    return {
+        "application_name": "muster",
+        "synchronous_commit": "on",
+        "jit": "off",
+        "idle_in_transaction_session_timeout": f"{STILL_S}s",
+        "lock_timeout": f"{LOCKED_S}s",
+    }
 
 
 async def _nothing_to_reset(connection: Any) -> None:

@@ -11,18 +11,15 @@ from muster.model.rows import Workspace
 from muster.model.task import Now
 from muster.ports.locks import Locks
 from muster.stores.postgres.reads import BOOT
-from muster.stores.postgres.session import Session
+from muster.stores.postgres.session import STORES_OWN, Session
 from muster.stores.postgres.tx import LanesById, PostgresTx
-
-STORES_OWN = 0
-"""Stands for the workspace of what is the store's own."""
 
 
 class PostgresTransaction:
     """As ports.store.Transaction; lives between BEGIN and COMMIT."""
 
-    def __init__(self, session: Session, lanes: LanesById, wall_ms: int) -> None:
-        self._session, self._lanes, self._wall_ms = session, lanes, wall_ms
+    def __init__(self, session: Session, lanes: LanesById) -> None:
+        self._session, self._lanes = session, lanes
         self._parts: dict[int, PostgresTx] = {}
 
     def of(self, workspace_id: int) -> PostgresTx:
@@ -31,8 +28,8 @@ class PostgresTransaction:
             part = self._parts[workspace_id] = PostgresTx(self._session, self._lanes, workspace_id)
         return part
 
-    async def now(self, here: Now) -> Now:  # noqa: ARG002
-        return Now(self._wall_ms, self._wall_ms, BOOT)
+    def now(self, here: Now) -> Now:  # noqa: ARG002
+        return Now(self._session.at_ms, self._session.at_ms, BOOT)
 
     async def lock(self, wanted: Locks) -> bool:
         return await self._session.lock(STORES_OWN, wanted)

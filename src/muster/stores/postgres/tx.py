@@ -74,7 +74,8 @@ class PostgresTx(StoredTx):
         return await self._session.take_ids(count, wall_ms)
 
     def _keep(self, row: Any) -> Task:
-        *columns, version = row
+        *columns, version, held_at_ms = row
+        self._session.held_since(held_at_ms)
         return self._session.tasks.keep(task_of(columns), version)
 
     async def tasks(self, ids: Collection[int]) -> list[Task]:

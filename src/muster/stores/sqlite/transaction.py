@@ -60,7 +60,7 @@ class SqliteTransaction:
             part = self._parts[workspace_id] = SqliteTx(self._known, workspace_id)
         return part
 
-    async def now(self, here: Now) -> Now:
+    def now(self, here: Now) -> Now:
         return here  # whoever writes is on this host
 
     async def lock(self, wanted: Locks) -> bool:  # noqa: ARG002

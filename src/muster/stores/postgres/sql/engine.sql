@@ -1,27 +1,37 @@
 -- Statements of transactions, where PostgreSQL has other words than the shared ones or does for a set of rows what
 -- they do for one.  `version`: see `tasks` in the migrations.
+--
+-- Whatever holds something tells when it was got.  Rows are held by a query of their own, inside: what stands
+-- beside a FOR UPDATE is worked out before it waits.
 
 -- name: begun
--- What each transaction begins with: the time, and why nothing may be written.
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, (SELECT reason FROM halt)
+-- What each transaction begins with: a lock that all share (ports.locks.GRANTS), the time, and why nothing may be
+-- written.
+SELECT pg_advisory_xact_lock_shared(?1, ?2), $clock, (SELECT reason FROM halt)
+
+-- name: halted
+SELECT reason FROM halt
 
 -- name: take_ids
 SELECT take_ids(?1, ?2)
 
 -- name: lock
-SELECT pg_advisory_xact_lock(?1, ?2)
+SELECT pg_advisory_xact_lock(?1, ?2), $clock
 
 -- name: lock_shared
-SELECT pg_advisory_xact_lock_shared(?1, ?2)
+SELECT pg_advisory_xact_lock_shared(?1, ?2), $clock
 
 -- name: lock_tasks
-SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE
+SELECT count(*), $clock
+  FROM (SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE) held
 
 -- name: waiting_children
 SELECT DISTINCT child_id FROM dependencies WHERE parent_id = ANY(?1::bigint[]) AND met = 0
 
 -- name: tasks
-SELECT $task_columns, version FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE
+SELECT held.*, $clock
+  FROM (SELECT $task_columns, version FROM tasks
+         WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE) held
 
 -- name: elsewhere
 SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND NOT (@mine)
@@ -54,10 +64,11 @@ UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5,
 RETURNING version
 
 -- name: ready
-SELECT $task_columns, version FROM tasks
- WHERE @mine AND lane_id = ?1 AND ready = 1
- ORDER BY half_done DESC, priority DESC, sort_key, id
- LIMIT ?2 FOR NO KEY UPDATE SKIP LOCKED
+SELECT held.*, $clock
+  FROM (SELECT $task_columns, version FROM tasks
+         WHERE @mine AND lane_id = ?1 AND ready = 1
+         ORDER BY half_done DESC, priority DESC, sort_key, id
+         LIMIT ?2 FOR NO KEY UPDATE SKIP LOCKED) held
 
 -- name: lanes_of
 SELECT $lane_columns FROM lanes WHERE id = ANY(?1::bigint[])

@@ -1,5 +1,8 @@
 -- Parts of statements where PostgreSQL has other words for them than the shared ones.
 
+-- name: clock
+(extract(epoch FROM clock_timestamp()) * 1000)::bigint
+
 -- name: kepttask_depends_on
 (SELECT coalesce(json_agg(CASE WHEN o.plan_id IS NOT DISTINCT FROM t.plan_id THEN coalesce(o.key, CAST(o.id AS TEXT))
                                ELSE CAST(o.id AS TEXT) END ORDER BY o.id), '[]')::text

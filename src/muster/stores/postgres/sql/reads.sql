@@ -124,4 +124,4 @@ SELECT t.id
 SELECT settled_event_id()
 
 -- name: clock
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+SELECT $clock
