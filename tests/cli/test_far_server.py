@@ -113,6 +113,7 @@ ASKED: tuple[tuple[str, int], ...] = (
     ("audit verify", 0),
     ("api GET /api/v1/whoami", 0),
     ("context show", 0),
+    ("ui --no-open", 0),
     ("plan cancel billing", 0),
     ("plan forget billing", 6),
 )

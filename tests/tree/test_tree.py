@@ -14,7 +14,7 @@ import tree_files
 import tree_imports
 import tree_promises
 
-from muster.web.app import RESOURCES, declared
+from muster.web.app import RESOURCES, declared, pages
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "muster"
@@ -157,7 +157,9 @@ def test_a_rig_says_what_its_options_are(rig: str) -> None:
 
 def test_each_path_has_one_route() -> None:
     """Two branches that are merged may have brought it both, and no owner would start."""
-    found = Counter((method, re.sub(r"{.*?}", "{}", "/".join(route.parts))) for method, route in declared())
+    found = Counter(
+        (method, re.sub(r"{.*?}", "{}", "/".join(route.parts))) for method, route in [*declared(), *pages()]
+    )
     say([f"{method} {path} has {n} routes: keep one" for (method, path), n in found.items() if n > 1])
 
 

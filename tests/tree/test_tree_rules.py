@@ -171,13 +171,13 @@ def test_a_third_party_package_out_of_its_place_is_found(source: Path) -> None:
             "model/a.py": "import msgspec, json",
             "stores/a.py": "import apsw",
             "sdk/a.py": "import cronsim",
-            "web/a.py": "import httptools",
+            "web/a.py": "import httptools, jinja2",
             "hosts/a.py": "import nacl, psutil, setproctitle, watchfiles",
             "config/a.py": "def f():\n    from yaml import load",
         },
     )
     assert tree_imports.foreign_violations(source) == []
-    write(source, {"engine/a.py": "def f():\n    import apsw.ext", "web/a.py": "import uvicorn"})
+    write(source, {"engine/a.py": "def f():\n    import apsw.ext", "web/a.py": "import jinja2, uvicorn"})
     found = tree_imports.foreign_violations(source)
     assert [text.partition(":")[0] for text in found] == [
         "muster.engine.a may not import apsw",

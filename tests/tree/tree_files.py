@@ -30,7 +30,7 @@ _REFERENCE = re.compile(r"^\s{0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)")
 _FENCE = re.compile(r"^\s*(```+|~~~+)")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
 _ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
-_KINDS = {".py", ".pyi", ".jsonl", ".md", ".sql", ".tsv", ".toml", ".lock"}
+_KINDS = {".py", ".pyi", ".jsonl", ".md", ".sql", ".tsv", ".toml", ".lock", ".html", ".css", ".js", ".svg"}
 _NAMES = {".gitignore", "py.typed", "run", "LICENSE"}
 _HIDDEN = {".ci", ".gitignore"}
 

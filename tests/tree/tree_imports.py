@@ -40,6 +40,7 @@ THIRD_PARTY = {
     "apsw": frozenset({"stores"}),
     "cronsim": frozenset({"sdk"}),
     "httptools": frozenset({"web", "outbound"}),
+    "jinja2": frozenset({"web"}),
     "nacl": frozenset({"hosts"}),
     "psutil": frozenset({"hosts"}),
     "setproctitle": frozenset({"hosts"}),

@@ -43,6 +43,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /api/v1/owner", "GET /api/v1/permissions", "GET /api/v1/plans", f"GET {PLAN}"),
         *(f"GET {PLAN}/items", f"GET {PLAN}/sync", f"GET {PLAN}/tasks", "GET /api/v1/pools"),
         *("GET /api/v1/resolve", "GET /api/v1/status", "GET /api/v1/whoami", "GET /api/v1/workers"),
+        "POST /api/v1/sign-in-links",
         *("GET /api/v1/workers/{workerId}", "GET /api/v1/workspaces", "GET /healthz"),
         *("GET /health/coordinator", "GET /health/live", "GET /health/ready", "GET /metrics"),
     ),

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from muster.hosts.plain_files import read_part
 from muster.model.errors import AgentUnfit, BadInput
 from muster.model.limits import Limits
+from muster.model.shown import without_escapes
 from muster.model.states import ErrorKind
 from muster.ports.agent import AttemptFolder, Completed, Exit, Failed, Home, Job, Outcome
 
@@ -48,7 +49,6 @@ _HINT = re.compile(
     r"\W*(?:(?:hint|help|try|tip|fix|note|usage)(?::|\s\s)|try ['`]|for more |did you mean)",
     re.IGNORECASE,
 )
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]P^_X][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 
 def check_binary(agent: str, binary: str, path: str) -> None:
@@ -239,7 +239,7 @@ def last_words(folder: AttemptFolder) -> str:
 
 def last_line(path: Path) -> str:
     """The last line of a file that says anything, and more than what to try next; empty where there is none."""
-    lines = _ESCAPE.sub("", tail(path)).splitlines()
+    lines = without_escapes(tail(path)).splitlines()
     said = [(text, _HINT.match(line)) for line in reversed(lines) if (text := printable(line))]
     return next((text for text, hint in said if not hint), said[0][0] if said else "")
 

@@ -15,6 +15,7 @@ from muster.ports.agent import Did, Entry
 
 Entries = Callable[[dict[str, Any]], Iterable[Entry]]
 _decode = msgspec.json.Decoder().decode
+STDERR = "stderr"
 
 
 class Reader(Struct, frozen=True):
@@ -91,6 +92,33 @@ class Transcript:
                     self._message = entry
                 else:
                     yield entry
+
+
+class Streams:
+    """The transcripts of one attempt's two streams."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._next: dict[str, int] = {}
+        self._transcripts: dict[str, Transcript] = {}
+
+    def feed(self, stream: str, offset: int, data: bytes) -> Iterator[Entry]:
+        """Chunks that begin after the one before has ended leave a gap."""
+        known = self._transcripts.get(stream)
+        if known is None:
+            plain = Reader(()) if stream == STDERR else self._reader
+            known = self._transcripts[stream] = Transcript(
+                plain, from_middle=offset > 0 and bool(plain.kinds)
+            )
+        elif offset > self._next[stream]:
+            known.gap()
+        self._next[stream] = offset + len(data)
+        return known.feed(data)
+
+    def end(self) -> Iterator[tuple[str, Entry]]:
+        for stream, transcript in self._transcripts.items():
+            for entry in transcript.end():
+                yield stream, entry
 
 
 def message(text: str, *, goes_on: bool = False) -> Iterator[Entry]:

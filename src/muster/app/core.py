@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from muster.agents.transcript import Reader
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
@@ -231,9 +232,15 @@ class Owner:
                 wakeups=self.wakeups,
                 owner=self if local else GuestOwner(self),
                 closing=closing,
+                reader=self._reader_of,
             )
 
         return of(DEFAULT_WORKSPACE)
+
+    def _reader_of(self, agent: str) -> Reader:
+        from muster.app.agents import reader_of  # only for those who look at pages
+
+        return reader_of(self._config, agent)
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._host.lineage(pid)

@@ -17,9 +17,18 @@ from muster.hosts.fork_server import Entries, ForkServer, serve_stdin
 
 _LATER = (
     *("plans.files", "plans.markdown", "plans.order", "plans.versions"),
-    *("app.far_git", "app.network", "outbound.otel", "outbound.webhook_post", "web.gate", "web.network"),
+    *(
+        "app.agents",
+        "app.far_git",
+        "app.network",
+        "outbound.otel",
+        "outbound.webhook_post",
+        "web.gate",
+        "web.network",
+    ),
     *("runtimes.valkey.address", "runtimes.valkey.runtime"),
     *("web.examples", "web.field_words", "web.openapi", "web.reference_page"),
+    *(f"web.pages.{name}" for name in ("assets", "needs", "render", "timeline", "transcript")),
 )
 """What owner and workers import when they first need it.  A test of the tree knows all."""
 
@@ -33,12 +42,12 @@ def begin_forks(project: Project) -> ForkServer | None:
 def _entries(root: Path) -> Entries:
     # Here, for the supervisor's own memory is spared them.
     from muster.app import owner, worker
-    from muster.web.app import declared
+    from muster.web.app import declared, pages
 
     # All that any of them ever imports: after an upgrade in place the rest would be of another version.
     for name in _LATER:
         import_module(f"muster.{name}")
-    for _, route in declared():
+    for _, route in (*declared(), *pages()):
         route.prepare()  # or each owner would
     return {"owner": partial(owner.main, root), "worker": partial(worker.main, root)}
 

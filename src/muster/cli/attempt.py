@@ -24,7 +24,7 @@ from muster.cli.output import (
     ref_of,
     usage_words,
 )
-from muster.cli.task import attempt_look, attempt_times, several
+from muster.cli.task import attempt_times, several
 from muster.cli.transcripts import Readers, tail, tail_lines
 from muster.client.api import task_path
 from muster.config.project import Project
@@ -32,6 +32,7 @@ from muster.hosts.user_git import UserGit
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
+from muster.model.shown import attempt_look
 from muster.model.wording import STILL_AWAY
 
 SAID_LINES = 20

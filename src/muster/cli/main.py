@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("muster.cli.demo", "watch a crew work while its workers are killed"),
     "status": ("muster.cli.status", "plans, workers, agents, and what needs a person"),
     "watch": ("muster.cli.watch", "follow tasks and events live"),
+    "ui": ("muster.cli.ui", "look at the crew in a browser, answer its questions, steer its tasks"),
     "plan": ("muster.cli.plan", "add, list, show, compare, draw, export, pause, resume or cancel plans"),
     "pr": ("muster.cli.pr", "push a plan's or a task's branch as a pull request, and follow it"),
     "task": ("muster.cli.task", "add, list, show and steer tasks"),

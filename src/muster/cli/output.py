@@ -11,14 +11,12 @@ import sys
 import time
 from contextlib import suppress
 
+from muster.model import shown
 from muster.model.errors import IllegalMove, MusterError
-from muster.model.json_value import Json
-from muster.model.states import TaskStatus
-from muster.model.wording import MAY_IT, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, TextIO, TypeVar
 
     T = TypeVar("T")
@@ -31,100 +29,20 @@ _TYPED = frozenset({"TASK", "PLAN", "NAME", "REF", "KEY"})
 """Heads of columns that hold what commands take: half of it is of no use."""
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""
-_BIDI = frozenset(range(0x202A, 0x202F)) | frozenset(range(0x2066, 0x206A))
 
+LOOKS = shown.LOOKS
+age, clean, inert, plan_counts, ref_of = shown.age, shown.clean, shown.inert, shown.plan_counts, shown.ref_of
+paused_line, paused_next, shell_word = shown.paused_line, shown.paused_next, shown.shell_word
+usage_words = shown.usage_words
+"""What is said on every surface."""
 
-class Look:
-    """`plain` is for terminals whose encoding has no such glyph."""
-
-    __slots__ = ("colour", "glyph", "plain")
-
-    def __init__(self, glyph: str, plain: str, colour: str) -> None:
-        self.glyph, self.plain, self.colour = glyph, plain, colour
-
-
-LOOKS: dict[str, Look] = {
-    "blocked": Look("○", "o", DIM),
-    "waiting": Look("○", "o", DIM),
-    "ready": Look("◌", ".", CYAN),
-    "assigned": Look("◔", ">", BLUE),
-    "running": Look("●", "*", BLUE),
-    "stopping": Look("●", "*", YELLOW),
-    "delayed": Look("◷", "~", YELLOW),
-    "paused": Look("‖", "=", YELLOW),
-    "completed": Look("✓", "+", GREEN),
-    "failed": Look("†", "!", RED),
-    "cancelled": Look("⊘", "x", DIM),
-    "archived": Look("·", "-", DIM),
-    "attempt failed": Look("✗", "x", RED),
-}
-_UNKNOWN = Look("·", "-", "")
+_COLOURS = {"red": RED, "green": GREEN, "yellow": YELLOW, "blue": BLUE, "cyan": CYAN, "dim": DIM, "": ""}
 _ALL_GLYPHS = "".join(look.glyph for look in LOOKS.values())
 
-_COUNT_WORDS = {status.value: status.lower() for status in TaskStatus}
-_COUNT_WORDS |= {TaskStatus.PENDING: "waiting", TaskStatus.ABORTED: "delayed"}
-_COUNT_ORDER = (
-    *(TaskStatus.COMPLETED, TaskStatus.RUNNING, TaskStatus.ASSIGNED, TaskStatus.PENDING),
-    *(TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED),
-)
 
-_EVENTS = {
-    "enqueued": ("waiting", "added"),
-    "unblocked": ("ready", "ready"),
-    "promoted": ("ready", "ready"),
-    "retried": ("ready", "retried"),
-    "released": ("ready", "released"),
-    "claimed": ("assigned", "assigned"),
-    "started": ("running", "running"),
-    "progress": ("running", "progress"),
-    "checkpoint": ("running", "checkpoint"),
-    "artifact": ("running", "artifact"),
-    "declared": ("running", "declared"),
-    "suspected": ("stopping", "seems to hang"),
-    "recovered": ("running", "goes on"),
-    "stop_requested": ("stopping", "stopping"),
-    "completed": ("completed", "completed"),
-    "cancelled": ("cancelled", "cancelled"),
-    "paused": ("paused", "paused"),
-    "asked": ("paused", "asked"),
-    "answered": ("ready", "answered"),
-    "resumed": ("ready", "resumed"),
-    "told": ("running", "told"),
-    "transferred": ("ready", "transferred"),
-    "aim_dropped": ("ready", "for any agent again"),
-    "readopted": ("running", "is back"),
-    "expired": ("failed", "expired"),
-    "skipped": ("cancelled", "skipped"),
-    "archived": ("archived", "archived"),
-    "edited": ("waiting", "edited"),
-}
-
-
-def clean(text: str) -> str:
-    """`text` in one line, without anything that could move a terminal's cursor or turn its writing around."""
-    if text.isascii() and text.isprintable():
-        return text
-    flat = " ".join(text.split()) if any(char in text for char in "\r\n\t\v\f") else text
-    return "".join(map(_inert, flat))
-
-
-def _inert(char: str) -> str:
-    code = ord(char)
-    if code < 0x20 or code == 0x7F:
-        return "^" + chr(code ^ 0x40)
-    if 0x80 <= code < 0xA0 or code in _BIDI:
-        return f"<{code:04X}>"
-    return char
-
-
-def inert(text: str) -> str:
-    """As `clean`, but line ends and tabs stay."""
-    return "".join(char if char in "\n\t" else _inert(char) for char in text)
-
-
-def ref_of(row: Mapping[str, Any]) -> str:
-    """`plan/key` of a task or an event."""
-    return f"{row['plan']}/{row['key']}" if row["plan"] else str(row["key"])
+def colour_of(look: str) -> str:
+    """Of a terminal; empty: none."""
+    return _COLOURS[LOOKS.get(look, shown.UNKNOWN).tone]
 
 
 def listed(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,52 +50,8 @@ def listed(task: Mapping[str, Any]) -> dict[str, Any]:
     return {"ref": ref_of(task), "state": task["state"], **task}
 
 
-def _told(event: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(look, word, the rest) of an event."""
-    name, message = event["event"], event["message"]
-    if name in ("failed", "lost"):
-        if event["newStatus"] == TaskStatus.FAILED:
-            return "failed", name, message
-        return "attempt failed", name, f"{message}; will be retried"
-    look, word = _EVENTS.get(name, (_COUNT_WORDS.get(event["newStatus"], ""), name))
-    if name == "started" and message.endswith(", by hand"):
-        message = (
-            f"{event['actor']}, by hand  attempt {event['epoch']}; its plan waits until it is given back"
-        )
-    elif name in ("started", "claimed"):
-        agent = message.rpartition(" with agent ")[2] if " with agent " in message else ""
-        message = f"{event['actor']} {agent}".rstrip() + f"  attempt {event['epoch']}"
-    elif name == "asked":
-        how = "--allow|--deny" if f"asks: {MAY_IT}" in message else "TEXT"
-        message += f"  (muster answer {ref_of(event)} {how})"
-    elif name == "enqueued" and message == "added":
-        message = ""
-    elif name == "artifact":
-        message = message.removeprefix("artifact ")
-    return look, word, message
-
-
-def plan_counts(plans: Iterable[Mapping[str, Any]], name: str | None = None) -> dict[str, int]:
-    """Tasks by status, of all plans or of the one that is named."""
-    counts: dict[str, int] = {}
-    for plan in plans:
-        if name in (None, plan["name"]):
-            for status, number in plan["counts"].items():
-                counts[status] = counts.get(status, 0) + number
-    return counts
-
-
 def clock_time(at_ms: int) -> str:
     return time.strftime("%H:%M:%S", time.localtime(at_ms / 1000))
-
-
-def age(ms: int) -> str:
-    """`44s`, `5m`, `3h`, `2d`."""
-    seconds = max(0, ms // 1000)
-    for size, unit, until in ((1, "s", 100), (60, "m", 100 * 60), (3600, "h", 48 * 3600)):
-        if seconds < until:
-            return f"{seconds // size}{unit}"
-    return f"{seconds // 86400}d"
 
 
 def now_ms() -> int:
@@ -202,10 +76,10 @@ class Screen:
     def badge(self, look: str, word: str | None = None) -> str:
         """`● running`; `word` replaces the look's own."""
         text = f"{self._glyph(look)} {look if word is None else word}".rstrip()
-        return self.paint(text, LOOKS.get(look, _UNKNOWN).colour)
+        return self.paint(text, colour_of(look))
 
     def _glyph(self, look: str) -> str:
-        found = LOOKS.get(look, _UNKNOWN)
+        found = LOOKS.get(look, shown.UNKNOWN)
         return found.plain if self.ascii_only else found.glyph
 
     def link(self, location: str) -> str:
@@ -225,19 +99,19 @@ class Screen:
 
     def event(self, event: Mapping[str, Any]) -> str:
         """`10:02:11 ● billing/model  running  worker-ab12 shell  attempt 1`."""
-        look, word, text = _told(event)
+        look, word, text = shown.told(event)
         first = f"{self.paint(clock_time(event['atMs']), DIM)} {self.badge(look, '')} {clean(ref_of(event))}"
-        painted = self.paint(word, LOOKS.get(look, _UNKNOWN).colour)
+        painted = self.paint(word, colour_of(look))
         return "  ".join(filter(None, [first, painted, clean(text)]))
 
     def counts(self, counts: Mapping[str, int]) -> str:
         """`✓ 2 completed  ● 1 running`."""
-        shown = []
-        for status in _COUNT_ORDER:
+        badges = []
+        for status in shown.COUNT_ORDER:
             if number := counts.get(status, 0):
-                look = _COUNT_WORDS[status]
-                shown.append(self.badge(look, f"{number} {look}"))
-        return "  ".join(shown) or "no tasks"
+                look = shown.COUNT_WORDS[status]
+                badges.append(self.badge(look, f"{number} {look}"))
+        return "  ".join(badges) or "no tasks"
 
     def fields(self, rows: Sequence[tuple[str, str]]) -> None:
         """Names in one column, values beside them; an empty name continues the one above."""
@@ -279,7 +153,7 @@ class Screen:
         self.line(self.paint(_row(head, widths).rstrip(), DIM))
         for thing, row in zip(things, rows, strict=True):
             first, *rest = (fit(row[at], room) for at, room in widths.items())
-            painted = self.paint(first, LOOKS.get(look(thing), _UNKNOWN).colour)
+            painted = self.paint(first, colour_of(look(thing)))
             self.line("  ".join([painted, *rest]).rstrip())
 
 
@@ -416,43 +290,7 @@ def refused(error: MusterError, ref: str, task_id: int) -> MusterError:
     return type(error)(message, hint)
 
 
-def shell_word(text: str) -> str:
-    """`text` as it is typed into a shell; a key may hold blanks and `$`."""
-    if all(char.isalnum() or char in "/._-@" for char in text) and text.isascii():
-        return text
-    from shlex import quote
-
-    return quote(text)
-
-
 def note(text: str) -> None:
     """A remark beside the answer: where it cannot be written, as on a full disk, the command goes on."""
     with suppress(OSError):
         print(f"note: {inert(text)}", file=sys.stderr, flush=True)
-
-
-def usage_words(usage: Mapping[str, Any]) -> str:
-    """`12,300 tokens in, 450 out, $0.0381`."""
-    if usage["estimated"] and not usage["inputTokens"] and not usage["outputTokens"]:
-        return "cost not known"
-    told = f"{usage['inputTokens']:,} tokens in, {usage['outputTokens']:,} out"
-    if usage["costMicrousd"] is not None:
-        about = "about " if usage["priced"] and not usage["estimated"] else ""
-        told += f", {about}${usage['costMicrousd'] / 1e6:.4f}"
-    return f"about {told}" if usage["estimated"] else told
-
-
-def paused_line(plan: Json) -> str:
-    """Why a plan is paused, and what goes on with it."""
-    name = plan["name"]
-    if plan["paused"] == "budget":
-        return f"plan {name}: its budget is used up; `{paused_next(plan)}` raises it"
-    failed = f"{counted(plan['failures'], 'task')} failed in a row"
-    reason = failed if plan["paused"] == "breaker" else "by a person"
-    return f"plan {name}: {reason}; `{paused_next(plan)}` goes on"
-
-
-def paused_next(plan: Json) -> str:
-    """The command that goes on with a paused plan."""
-    name = shell_word(plan["name"])
-    return f"muster budget {name} USD" if plan["paused"] == "budget" else f"muster plan resume {name}"

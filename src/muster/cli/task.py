@@ -26,6 +26,7 @@ from muster.cli.values import number
 from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
+from muster.model.shown import attempt_look
 from muster.model.states import TaskStatus
 from muster.model.wording import counted, hint, refused_words
 
@@ -55,8 +56,6 @@ _STATES: dict[str, tuple[tuple[TaskStatus, ...], str | None]] = {
 """What may be written after --status: the statuses, and the words that the table shows."""
 _LOOKS = ("list", "show")
 _OF_SETTINGS = ("timeout_s", "max_retries")
-_ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}
-_ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
 
 
 def add(parser: Parser) -> None:
@@ -238,11 +237,6 @@ def _wishes(task: Json) -> list[tuple[str, str]]:
 
 def several(name: str, values: list[str]) -> list[tuple[str, str]]:
     return [("" if at else name, value) for at, value in enumerate(values)]
-
-
-def attempt_look(attempt: Json) -> str:
-    """What an attempt is shown as: a key of LOOKS."""
-    return _ENDS.get(attempt["status"], "waiting")
 
 
 def attempt_times(attempt: Json) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Iterable, Iterator
 
-from muster.agents.transcript import Reader, Transcript
+from muster.agents.transcript import STDERR, Reader, Streams
 from muster.app.agents import reader_of
 from muster.app.settings import load_config
 from muster.cli.output import (
@@ -40,7 +40,6 @@ RESULT_LINES = 3
 LINE_CHARS = 200
 """Of what a tool has brought, where no terminal says how much there is room for."""
 TAIL_CHUNKS = 8
-STDERR = "stderr"
 _MARKS = {
     Did.TOOL: ("▸ ", "> ", CYAN),
     Did.RESULT: ("  ", "  ", DIM),
@@ -98,33 +97,6 @@ def _in_brief(entry: Entry, room: int) -> list[str]:
 
 def as_json(stream: str, entry: Entry) -> dict[str, str]:
     return {"stream": stream, "kind": entry.did.value, "tool": entry.tool, "text": entry.text}
-
-
-class Streams:
-    """The transcripts of one attempt's two streams."""
-
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._next: dict[str, int] = {}
-        self._transcripts: dict[str, Transcript] = {}
-
-    def feed(self, stream: str, offset: int, data: bytes) -> Iterator[Entry]:
-        """Chunks that begin after the one before has ended leave a gap."""
-        known = self._transcripts.get(stream)
-        if known is None:
-            plain = Reader(()) if stream == STDERR else self._reader
-            known = self._transcripts[stream] = Transcript(
-                plain, from_middle=offset > 0 and bool(plain.kinds)
-            )
-        elif offset > self._next[stream]:
-            known.gap()
-        self._next[stream] = offset + len(data)
-        return known.feed(data)
-
-    def end(self) -> Iterator[tuple[str, Entry]]:
-        for stream, transcript in self._transcripts.items():
-            for entry in transcript.end():
-                yield stream, entry
 
 
 class Said:

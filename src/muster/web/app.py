@@ -23,8 +23,10 @@ RESOURCES = (
         "events",
         "far_git",
     ),
-    *("metrics", "owner", "plans", "pools", "queues", "reference", "secrets", "streams", "tasks", "webhooks"),
+    *("metrics", "owner", "plans", "pools", "queues", "reference", "secrets", "sign_in_links", "streams"),
+    *("tasks", "webhooks"),
     *("worker_protocol", "workers"),
+    *(f"pages.{name}" for name in ("live", "overview", "plans", "sign_in", "task_forms", "tasks")),
 )
 """A module each."""
 
@@ -34,8 +36,13 @@ def build(backend: Backend) -> Application:
 
 
 def declared() -> list[tuple[str, Route]]:
-    """All routes, each with its method."""
-    return [one for resource in _resources() for one in resource.made]
+    """All routes of the API, each with its method."""
+    return [one for resource in _resources() for one in resource.made if not one[1].page]
+
+
+def pages() -> list[tuple[str, Route]]:
+    """All routes for browsers."""
+    return [one for resource in _resources() for one in resource.made if one[1].page]
 
 
 def _resources() -> Iterator[Routes]:

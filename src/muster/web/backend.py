@@ -9,6 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from muster.agents.transcript import Reader
 from muster.engine.cycles import Cycles
 from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
@@ -135,6 +136,8 @@ class Backend(Struct, frozen=True, kw_only=True):
     feeds: dict[str, EventFeed] = field(default_factory=dict)
     """Those that somebody follows, or has followed."""
     counts: EventCounts = field(default_factory=EventCounts)
+    reader: Callable[[str], Reader] = lambda _: Reader()
+    """How the output of the agent of this name is read."""
 
     def shut_down(self) -> None:
         """Ends the owner; whoever waits for an answer still gets one."""

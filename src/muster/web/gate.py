@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import cast
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,11 +20,13 @@ from muster.model.access import Caller, Token, rights_of
 from muster.model.errors import BadInput, MusterError, NotAllowed, StoreFault, TooMany, Unavailable
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.backend import Backend
-from muster.web.http import Problem, Reply, Request, Stream, error_reply
+from muster.web.http import Reply, Request, Stream, error_reply
 from muster.web.identity import agent_over_network, attempt_over_network, hash_of
-from muster.web.open_paths import OPEN
+from muster.web.open_paths import is_open, is_page
+from muster.web.refusals import as_page, wants_page
 from muster.web.rights import refuse
 from muster.web.server import Answers
+from muster.web.visits import SESSION, parent_of, secret_of
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +71,10 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
         return None
     given = request.header(b"authorization")
     scheme, _, secret = given.partition(" ")
-    if not given:
+    session = secret_of(request) if not given and is_page(request.path) else ""
+    if session.startswith(SESSION):
+        scheme, secret = "bearer", session
+    elif not given or secret.startswith(SESSION):
         raise NotAllowed("this needs a token; nothing was changed", HOW)
     found = await web.reads.token(hash_of(secret.strip())) if scheme.lower() == "bearer" else None
     if found is None and (attempt := await attempt_over_network(web, request)) is not None:
@@ -82,6 +86,9 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
     token, member = found
     wall_ms = int(time.time() * 1000)
     refused = token.refused(wall_ms) or ("" if member else "is that of a member who is gone")
+    if session:
+        parent = await web.of(token.workspace_id).reads.token_of_id(parent_of(session))
+        refused = refused or (parent.refused(wall_ms) if parent else "is of one that is gone")
     if refused or member is None:
         raise NotAllowed(f"token {token.name} {refused}; nothing was changed", HOW)
     await _note_use(web, token, wall_ms)
@@ -114,8 +121,7 @@ class Refusals:
         self._told.move_to_end(caller)
         if len(self._told) > CALLERS_MAX:
             self._told.popitem(last=False)
-        detail = msgspec.json.decode(reply.data, type=Problem).detail
-        words = (request.method, request.path, caller, detail)
+        words = (request.method, request.path, caller, reply.detail)
         more = f" ({left_out} more since the last line about it)" if left_out else ""
         log.info("%s %s by %s was refused: %s%s", *(ascii(word[:WORD_CHARS])[1:-1] for word in words), more)
 
@@ -145,14 +151,14 @@ class NetworkGate:
             who = request.identity
             at = address_of(request, self._exposure.trusted_hops)
             self._refusals.note(who.actor if who is not None else at, request, reply)
-        return reply
+        return as_page(request, reply) if reply.status >= 400 and wants_page(request) else reply
 
     async def _answered(self, request: Request) -> Reply:
         try:
             _refuse_doubles(request)
             self._refuse_strange_names(request)
             self._refuse_haste(request)
-            if request.path not in OPEN or request.method != "GET":
+            if not is_open(request.method, request.path):
                 request.identity = await identify(self._web, self._exposure, request)
         except NotAllowed as error:
             if not self._exposure.login:
@@ -213,7 +219,7 @@ class NetworkGate:
         rate = self._exposure.rate
         if not rate:
             return
-        token = request.header(b"authorization")
+        token = request.header(b"authorization") or secret_of(request)
         unnamed = address_of(request, self._exposure.trusted_hops)
         caller = hashlib.sha256(token.encode()).hexdigest() if token else unnamed
         now_s, most = self._clock(), 2.0 * rate

@@ -79,6 +79,7 @@ class Request:
             "_id",
             "address",
             "again",
+            "app",
             "body",
             "gone",
             "headers",
@@ -108,6 +109,8 @@ class Request:
         """Who asks over the network; None: the user who runs this, or an attempt of theirs."""
         self.again: Callable[[], Awaitable[None]] | None = None
         """Raises NotAllowed where its caller would not be let in any more."""
+        self.app: Callable[[Request], Awaitable[Reply]] | None = None
+        """What answers it, also what a page asks of the API for its reader."""
         self.method = method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
@@ -145,6 +148,8 @@ class Reply(Struct, frozen=True, gc=False):
     media_type: str = JSON
     headers: tuple[tuple[str, str], ...] = ()
     """Besides its type and length."""
+    detail: str = ""
+    """Of a refusal: the cause."""
 
 
 class Stream(Reply, frozen=True):
@@ -199,7 +204,7 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
     headers: tuple[tuple[str, str], ...] = ()
     if isinstance(error, TooMany):
         headers = (("retry-after", str(error.retry_after_s)),)
-    return Reply(status, _encode(problem), PROBLEM, headers)
+    return Reply(status, _encode(problem), PROBLEM, headers, error.message)
 
 
 def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[Any]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from muster.model.access import Caller, Right
 from muster.model.errors import Forbidden
+from muster.web.open_paths import FOR_PROGRAMS
 
 _CHANGES = {
     **dict.fromkeys(("agent-tasks", "plans", "claims", "attempts", "person"), Right.WORK),
@@ -32,11 +33,13 @@ _SECRET = frozenset({"secrets", "tokens", "webhooks"})
 
 def right_for(method: str, parts: Sequence[str]) -> Right:
     """`parts` are those of the path, the first one empty."""
-    if parts[1:3] != ["api", "v1"]:
+    if parts[1] not in FOR_PROGRAMS:
+        return Right.READ  # what its form wants is asked of the API, which needs the right to that
+    if list(parts[1:3]) != ["api", "v1"]:
         return Right.READ if method == "GET" and parts[1] not in {"worker", "attempt"} else Right.SERVE
     resource = parts[3] if len(parts) > 3 else ""
-    if method == "GET" and resource not in _SECRET:
-        return Right.READ
+    if (method == "GET" and resource not in _SECRET) or resource == "sign-in-links":
+        return Right.READ  # a link gives what its asker has
     if resource == "agents" and (method == "PUT" or parts[-1] in {"heartbeat", "claim"}):
         return Right.WORK  # to serve one is to claim
     if resource == "agents" and parts[4:5] == ["tasks"]:

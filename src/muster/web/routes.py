@@ -40,6 +40,7 @@ from muster.web.http import (
     json_reply,
 )
 from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts, said_by
+from muster.web.refusals import as_page, wants_page
 from muster.web.rights import refuse
 from muster.web.worker_identity import WORKERS, refuse_other_workers
 
@@ -81,8 +82,11 @@ class Route:
         body: Lazy | None,
         *,
         said: RouteWords,
+        page: bool = False,
     ) -> None:
+        """`page`: it is for a browser, and no part of the API."""
         self.said = said
+        self.page = page
         self.guarded = guard is not None
         self.status = status
         self.parts = path.split("/")
@@ -162,9 +166,10 @@ def _number(text: str) -> int:
 class Routes:
     """The routes of one resource."""
 
-    def __init__(self, *, guard: Handler | None = None) -> None:
+    def __init__(self, *, guard: Handler | None = None, pages: bool = False) -> None:
         """The guard sees each request before its body is decoded; what it returns is passed as `who`."""
         self._guard = guard
+        self._pages = pages
         self.made: list[tuple[str, Route]] = []
 
     def get(
@@ -244,7 +249,8 @@ class Routes:
     ) -> Callable[[H], H]:
         def add(handler: H) -> H:
             said = RouteWords(by=by or handler, answer=answer, body=reads, headers=headers or {})
-            self.made.append((method, Route(path, handler, status, self._guard, body, said=said)))
+            route = Route(path, handler, status, self._guard, body, said=said, page=self._pages)
+            self.made.append((method, route))
             return handler
 
         return add
@@ -310,6 +316,13 @@ class Application:
             route.prepare()
 
     async def answer(self, request: Request) -> Reply:
+        request.app = self.answer
+        reply = await self._traced(request)
+        if reply.status >= 400 and wants_page(request):
+            return as_page(request, reply)
+        return reply
+
+    async def _traced(self, request: Request) -> Reply:
         tracing = tracer()
         if tracing is None:
             return await self._answer(request)

@@ -152,25 +152,28 @@ class LogPage(Struct, frozen=True, kw_only=True, rename="camel"):
 @routes.get(_TASKS, answer=list[TaskView])
 async def tasks(web: Backend, request: Request, query: TasksQuery) -> Reply:
     """Tasks in the order of their ids.  Where there may be more, a `Link` header leads to the next page."""
-    found = await web.queries.tasks(
-        TaskFilter(
-            plan=query.plan,
-            statuses=statuses_of(query.status),
-            ids=query.id,
-            tags=(*query.tags, *query.tag),
-            metadata=_pairs(query.metadata),
-            parent_task_id=query.parent,
-            groups=query.groups,
-            priority_min=query.priority_min if query.priority is None else query.priority,
-            priority_max=query.priority_max if query.priority is None else query.priority,
-            after_id=_after(query),
-            limit=query.limit,
-        )
-    )
+    found = await web.queries.tasks(filter_of(query))
     reply = json_reply(found)
     if len(found) < query.limit:
         return reply
-    return replace(reply, headers=(("link", f'<{_next_page(request, found[-1].id)}>; rel="next"'),))
+    return replace(reply, headers=(("link", f'<{next_page(request, found[-1].id)}>; rel="next"'),))
+
+
+def filter_of(query: TasksQuery) -> TaskFilter:
+    """Raises BadInput."""
+    return TaskFilter(
+        plan=query.plan,
+        statuses=statuses_of(query.status),
+        ids=query.id,
+        tags=(*query.tags, *query.tag),
+        metadata=_pairs(query.metadata),
+        parent_task_id=query.parent,
+        groups=query.groups,
+        priority_min=query.priority_min if query.priority is None else query.priority,
+        priority_max=query.priority_max if query.priority is None else query.priority,
+        after_id=_after(query),
+        limit=query.limit,
+    )
 
 
 _CURSOR = "after-"
@@ -186,7 +189,7 @@ def _after(query: TasksQuery) -> int:
     return int(number)
 
 
-def _next_page(request: Request, last: int) -> str:
+def next_page(request: Request, last: int) -> str:
     """The same question from there on."""
     asked = [
         one for one in parse_qsl(request.query, keep_blank_values=True) if one[0] not in {"after", "cursor"}

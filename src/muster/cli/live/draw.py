@@ -6,11 +6,11 @@ from muster.cli.live.state import HELP, State
 from muster.cli.output import (
     BOLD,
     DIM,
-    LOOKS,
     RED,
     Screen,
     age,
     clean,
+    colour_of,
     fit,
     plan_counts,
     ref_of,
@@ -98,7 +98,7 @@ def _task(row: Json, columns: int, refs: int, screen: Screen, now_ms: int, *, ch
         ]
     )
     line = fit((">" if chosen else " ") + " " + text, columns).rstrip()
-    colour = LOOKS[word].colour if word in LOOKS else ""
+    colour = colour_of(word)
     return screen.paint(line, f"{BOLD};{colour}".rstrip(";") if chosen else colour)
 
 

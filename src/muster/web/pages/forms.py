@@ -1,0 +1,83 @@
+"""What a form wants is asked of the API, by whoever has sent the form: with the API's rights, bounds and words.
+
+POST /tasks/7/retry   note=...   ->   POST /api/v1/agent-tasks/7/retry {"note": "..."}
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from muster.model.json_value import Json
+from muster.web.http import Reply, Request
+
+BACK = "back"
+SEQ = "seq"
+_KEPT = frozenset({b"authorization", b"muster-attempt", b"x-request-id"})
+
+
+class FormField(NamedTuple):
+    name: str
+    """As the API calls it."""
+    label: str
+    long: bool = False
+    required: bool = False
+    flag: bool = False
+
+
+class Action(NamedTuple):
+    label: str
+    fields: tuple[FormField, ...] = ()
+    warns: str = ""
+    """What a person is told before; empty: it is done at once."""
+
+    @property
+    def asks(self) -> bool:
+        """It has a page of its own, with its fields and a button."""
+        return bool(self.warns) or any(field.required for field in self.fields)
+
+
+def local_actor() -> str:
+    """Whose word it is where nobody has to log in: that of the user who runs this."""
+    import pwd
+
+    try:
+        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"user:{os.getuid()}"
+
+
+def body_of_form(action: Action, fields: Json) -> Json:
+    """What the API takes; a field that was left empty is left out."""
+    body: Json = {}
+    for field in action.fields:
+        value = fields.get(field.name, "").strip()
+        if value:
+            body[field.name] = value == "true" if field.flag else value
+    return body
+
+
+async def ask_api(request: Request, path: str, body: Json, *, if_match: str = "") -> Reply:
+    """The API's answer to a POST by the same caller."""
+    headers = [one for one in request.headers if one[0].lower() in _KEPT]
+    if if_match.isdigit():
+        headers.append((b"if-match", f'"{if_match}"'.encode()))
+    data = msgspec.json.encode({"actor": local_actor(), **body})
+    asked = Request("POST", path, headers, data, request.peer, address=request.address)
+    asked.identity, asked.again = request.identity, request.again
+    assert request.app is not None
+    return await request.app(asked)
+
+
+def back_to(fields: Json, usual: str, done: str = "") -> Reply:
+    """Shows a page of ours again: the one that the form stood on."""
+    path, _, query = fields.get(BACK, "").partition("?")
+    if not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
+        path, query = usual, ""
+    kept = [part for part in query.split("&") if part and not part.startswith("done=")]
+    asked = "&".join([*kept, *([f"done={quote(done)}"] if done else [])])
+    target = quote(path, safe="/%:@,;+") + (f"?{quote(asked, safe='=&%+,;:/')}" if asked else "")
+    return Reply(303, b"", "text/plain", (("location", target), ("cache-control", "no-store")))

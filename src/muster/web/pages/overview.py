@@ -1,0 +1,70 @@
+"""The first page, with what needs a person before all else, and the inbox."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from muster.model.states import HELD
+from muster.model.views import TaskFilter
+from muster.web.backend import Backend
+from muster.web.http import Query, Reply, Request
+from muster.web.pages.forms import ask_api, back_to
+from muster.web.routes import Routes
+from muster.web.visits import posted
+
+routes = Routes(pages=True)
+
+AT_WORK_MAX = 50
+
+
+class DoneQuery(Query, frozen=True, kw_only=True):
+    done: str = ""
+    """What a form has just done."""
+
+
+class InboxPageQuery(DoneQuery, frozen=True, kw_only=True):
+    plan: str | None = None
+
+
+@routes.get("/")
+async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
+    """Where everything stands."""
+    from muster.web.pages.needs import needs_of
+    from muster.web.pages.render import json_of, page
+    from muster.web.pages.task_forms import TASK_ACTIONS
+
+    at_work = await web.queries.tasks(TaskFilter(statuses=tuple(HELD), limit=AT_WORK_MAX))
+    return page(
+        request,
+        "overview.html",
+        done=query.done,
+        crew=json_of(await web.queries.status()),
+        needs=await needs_of(web),
+        at_work=json_of(at_work),
+        task_actions=TASK_ACTIONS,
+    )
+
+
+@routes.get("/inbox")
+async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
+    """What waits for a person, to be answered in place."""
+    from muster.web.pages.needs import needs_of
+    from muster.web.pages.render import page
+    from muster.web.pages.task_forms import TASK_ACTIONS
+
+    return page(
+        request,
+        "inbox.html",
+        done=query.done,
+        needs=await needs_of(web, query.plan),
+        plan=query.plan,
+        task_actions=TASK_ACTIONS,
+    )
+
+
+@routes.post("/pools/{pool}/open")
+async def open_pool(web: Backend, request: Request, pool: str) -> Reply:  # noqa: ARG001
+    """A person has seen to it: its provider may be asked again."""
+    fields = posted(request)
+    reply = await ask_api(request, f"/api/v1/pools/{quote(pool, safe='')}/open", {})
+    return reply if reply.status >= 400 else back_to(fields, "/inbox")

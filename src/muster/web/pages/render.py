@@ -1,0 +1,151 @@
+"""From what is to be shown to a page.
+
+Whatever a template prints is made harmless first (no control characters, nothing that turns writing around) and
+then escaped; there is no inline script and no inline style, and the browser is told to take none.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from muster import __version__
+from muster.model import shown
+from muster.model.access import RIGHTS, Role
+from muster.model.json_value import Json
+from muster.model.wording import counted
+from muster.web.http import Problem, Reply, Request
+from muster.web.pages.assets import TEMPLATES, VERSION
+from muster.web.rights import right_for
+from muster.web.visits import DOOR, cookie, visit_of
+
+if TYPE_CHECKING:
+    import jinja2
+
+HTML = "text/html; charset=utf-8"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SECURITY = (
+    ("content-security-policy", _POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cache-control", "no-store"),
+)
+_EVERYTHING = RIGHTS[Role.OWNER]
+
+
+def page(request: Request, template: str, *, status: int = 200, **content: Any) -> Reply:
+    visit = visit_of(request)
+    who = request.identity
+    rights = _EVERYTHING if who is None else who.rights
+    text = (
+        _environment()
+        .get_template(template)
+        .render(
+            csrf=visit.csrf,
+            here=f"{request.path}?{request.query}" if request.query else request.path,
+            may=lambda method, path: right_for(method, path.split("/")) in rights,
+            who=who,
+            door=door(request),
+            signed_in=who is not None or door(request),
+            now_ms=time.time_ns() // 1_000_000,
+            **content,
+        )
+    )
+    # Another site may have sent this, without the cookie that there is.
+    met = visit.new and status < 400 and request.method == "GET"
+    headers = (*SECURITY, cookie(request, visit.secret)) if met else SECURITY
+    return Reply(status, text.encode(), HTML, headers)
+
+
+def refusal(request: Request, reply: Reply) -> Reply:
+    """The page that tells of it.  What its caller may not know by a cookie, it has not here either."""
+    problem = msgspec.json.decode(reply.data, type=Problem)
+    made = page(
+        request,
+        "enter.html" if reply.status == 401 else "refusal.html",
+        status=reply.status,
+        problem=msgspec.to_builtins(problem),
+        code="",
+    )
+    return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)
+
+
+def door(request: Request) -> bool:
+    """It comes by way of `muster ui`, which keeps its own sessions."""
+    return bool(request.header(DOOR))
+
+
+def json_of(value: Any) -> Any:
+    """As the API sends it: pages show the same fields by the same names."""
+    return msgspec.to_builtins(value)
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    import jinja2  # 4 MB, which no owner pays whose pages nobody opens
+
+    made = jinja2.Environment(
+        loader=jinja2.DictLoader(TEMPLATES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_harmless,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.globals |= {
+        "static": f"/static/{VERSION}",
+        "version": __version__,
+        "look": lambda name: shown.LOOKS.get(name, shown.UNKNOWN),
+        "attempt_look": shown.attempt_look,
+        "counted": counted,
+        "told": shown.told,
+        "paused_line": shown.paused_line,
+        "paused_next": shown.paused_next,
+    }
+    made.filters |= {
+        "age": shown.age,
+        "counts": _counts,
+        "iso": lambda ms: _time(ms).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        "clock": lambda ms: _time(ms).strftime("%H:%M:%S"),
+        "digest": digest,
+        "part": lambda text: quote(text, safe=""),
+        "ref": shown.ref_of,
+        "shell": shown.shell_word,
+        "spent": shown.usage_words,
+        "unescaped": shown.without_escapes,
+    }
+    return made
+
+
+def digest(text: str) -> str:
+    """To tell one question of a task from the next one."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _harmless(value: object) -> object:
+    """What is marked as safe was made of harmless parts."""
+    return shown.inert(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _counts(counts: Json) -> list[tuple[str, str, int]]:
+    """(status, look, number) of each that there is any of."""
+    return [
+        (status.value, shown.COUNT_WORDS[status], counts[status])
+        for status in shown.COUNT_ORDER
+        if counts.get(status)
+    ]

@@ -1,0 +1,81 @@
+// The server says when something has moved; the page then asks for itself again, at most four times a second, and is
+// patched.  A tab that nobody sees is not connected, and looks when it is seen again.
+
+import { patchPage } from "./patch.js";
+
+const CALM_MS = 250;
+const AGAIN_MS = 1000;
+const HELD_MS = 2000;
+const badge = document.getElementById("link");
+const address = document.body.dataset.stream;
+let stream = null;
+let asking = false;
+let wanted = false;
+let lastMs = 0;
+let timer = null;
+let heard = new Date();
+let retry = null;
+
+function say(text, stale = false) {
+  if (badge.textContent !== text) badge.textContent = text;
+  badge.classList.toggle("stale", stale);
+}
+
+function lost() {
+  say(`stale since ${heard.toLocaleTimeString()}`, true);
+}
+
+function soon() {
+  wanted = true;
+  if (timer === null && !asking) timer = setTimeout(ask, Math.max(0, lastMs + CALM_MS - Date.now()));
+}
+
+async function ask() {
+  timer = null;
+  asking = true;
+  wanted = false;
+  lastMs = Date.now();
+  try {
+    const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
+    if (answer.status === 401) return location.reload();
+    if (!answer.ok) throw new Error(String(answer.status));
+    const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const held = patchPage(document, fresh);
+    heard = new Date();
+    say(held ? `live, ${held} not shown while you point there` : "live");
+    if (held) setTimeout(soon, HELD_MS);
+  } catch {
+    lost();
+    setTimeout(soon, AGAIN_MS);
+  } finally {
+    asking = false;
+    if (wanted) setTimeout(soon, CALM_MS);
+  }
+}
+
+function connect() {
+  if (stream || document.hidden || !address) return;
+  stream = new EventSource(address);
+  stream.addEventListener("moved", soon);
+  stream.onopen = soon;
+  stream.onerror = () => {
+    lost();
+    // A stream that was refused, as while its server restarts behind a proxy, is not opened again by itself.
+    if (stream.readyState === EventSource.CLOSED) {
+      disconnect();
+      clearTimeout(retry);
+      retry = setTimeout(connect, AGAIN_MS);
+    }
+  };
+}
+
+function disconnect() {
+  stream?.close();
+  stream = null;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
+addEventListener("pagehide", disconnect);
+addEventListener("pageshow", connect);
+connect();
+if (document.body.dataset.again) setTimeout(() => location.reload(), 2 * AGAIN_MS); // nobody was up

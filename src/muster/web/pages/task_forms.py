@@ -1,0 +1,91 @@
+"""What may be done with a task from its page.  Whether it may be done now, the engine says."""
+
+from __future__ import annotations
+
+from muster.model.errors import Conflict, NotFound
+from muster.model.views import TaskView
+from muster.model.wording import task_name
+from muster.web.backend import Backend
+from muster.web.holders import one_task
+from muster.web.http import Reply, Request
+from muster.web.pages.forms import SEQ, Action, FormField, ask_api, back_to, body_of_form
+from muster.web.routes import Routes
+from muster.web.visits import posted
+
+routes = Routes(pages=True)
+
+_REASON = FormField("reason", "Why? (kept in its history)", long=True)
+_NOTE = FormField("note", "A note for its agent", long=True)
+TASK_ACTIONS: dict[str, Action] = {
+    "answer": Action(
+        "Answer",
+        (
+            FormField("text", "Your answer", long=True),
+            FormField("allow", "Allow it", flag=True),
+            FormField("always", "For all tasks of the plan", flag=True),
+        ),
+    ),
+    "accept": Action("Accept the result"),
+    "resume": Action("Resume", (_NOTE,)),
+    "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True))),
+    "pause": Action("Pause"),
+    "cancel": Action("Cancel", (_REASON,), "It is ended now, also where its agent is at work."),
+    "complete": Action(
+        "Mark as done", (FormField("summary", "What was done", long=True),), "Nobody checks it."
+    ),
+    "skip": Action("Skip", (_REASON,), "It is not done, and what waits for it goes on."),
+    "transfer": Action("Give to another agent", (FormField("agent", "Agent", required=True),)),
+    "archive": Action("Archive", (), "It is hidden for good."),
+}
+"""Those of model.actions that pages have forms for, by the same names."""
+
+
+@routes.get("/tasks/{task_id:id}/{action}")
+async def confirm(web: Backend, request: Request, task_id: int, action: str) -> Reply:
+    """A form with what the action needs to know, or a last question."""
+    from muster.web.pages.render import json_of, page
+
+    wanted = _known(action)
+    detail = json_of(await web.queries.task(task_id))
+    _refuse_impossible(detail["task"]["actions"], action)
+    return page(request, "confirm.html", action=action, wanted=wanted, detail=detail, task=detail["task"])
+
+
+@routes.post("/tasks/{task_id:id}/{action}")
+async def act(web: Backend, request: Request, task_id: int, action: str) -> Reply:
+    """Does it, and shows the page again."""
+    fields = posted(request)
+    wanted = _known(action)
+    task = await one_task(web, task_id)
+    _refuse_other_question(task, fields.get("asked", ""))
+    path = f"/api/v1/agent-tasks/{task_id}/{action}"
+    reply = await ask_api(request, path, body_of_form(wanted, fields), if_match=fields.get(SEQ, ""))
+    if reply.status >= 400:
+        return reply
+    return back_to(fields, f"/tasks/{task_id}", action)
+
+
+def _refuse_other_question(task: TaskView, asked: str) -> None:
+    """Raises Conflict where the answer is one to what it has asked before."""
+    from muster.web.pages.render import digest
+
+    if asked and asked != digest(task.question):
+        raise Conflict(
+            f"{task_name(task.plan, task.key)} asks something else by now; nothing was changed",
+            "look at its page again",
+        )
+
+
+def _known(action: str) -> Action:
+    """Raises NotFound."""
+    found = TASK_ACTIONS.get(action)
+    if found is None:
+        raise NotFound(f"no page has an action {action[:50]!r}", "muster task --help")
+    return found
+
+
+def _refuse_impossible(actions: list[str], action: str) -> None:
+    """Raises Conflict."""
+    if action not in actions:
+        now = ", ".join(actions) or "nothing"
+        raise Conflict(f"{action} is not possible now; nothing was changed", f"what is: {now}")

@@ -1,0 +1,145 @@
+"""Tasks as a table, and the page of one task."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from muster.model import commands as c
+from muster.model.errors import NotFound
+from muster.model.json_value import Json
+from muster.model.shown import COUNT_ORDER, COUNT_WORDS
+from muster.model.views import AttemptView
+from muster.web.artifacts import content
+from muster.web.backend import Backend
+from muster.web.http import Reply, Request
+from muster.web.pages.overview import DoneQuery
+from muster.web.routes import Routes
+from muster.web.tasks import TasksQuery, filter_of, next_page
+
+routes = Routes(pages=True)
+
+EVENTS_SHOWN = 50
+
+
+class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
+    done: str = ""
+    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+
+
+class TaskPageQuery(DoneQuery, frozen=True, kw_only=True):
+    attempt: c.Count | None = None
+    """The one whose transcript is shown; None: the newest."""
+
+
+class TranscriptQuery(DoneQuery, frozen=True, kw_only=True):
+    attempt: c.Count | None = None
+    after: c.Count = 0
+
+
+@routes.get("/tasks")
+async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
+    """Tasks in the order of their ids; the address says which."""
+    from muster.web.pages.render import json_of, page
+    from muster.web.pages.task_forms import TASK_ACTIONS
+
+    found = await web.queries.tasks(filter_of(query))
+    return page(
+        request,
+        "tasks.html",
+        done=query.done,
+        tasks=json_of(found),
+        query=query,
+        statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
+        plans=[plan.name for plan in await web.queries.plans()],
+        next_page=next_page(request, found[-1].id) if len(found) == query.limit else "",
+        task_actions=TASK_ACTIONS,
+    )
+
+
+@routes.get("/tasks/{task_id:id}")
+async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuery) -> Reply:
+    """All of one task, and what may be done with it now."""
+    from muster.web.pages.render import json_of, page
+    from muster.web.pages.task_forms import TASK_ACTIONS
+    from muster.web.pages.timeline import WIDTH, bars
+    from muster.web.pages.transcript import transcript_of
+
+    found = await web.queries.task(task_id)
+    detail = json_of(found)
+    attempt = _attempt(found.attempts, query.attempt)
+    return page(
+        request,
+        "task.html",
+        done=query.done,
+        detail=detail,
+        task=detail["task"],
+        events=detail["events"][-EVENTS_SHOWN:],
+        bars=bars(detail["attempts"], time.time_ns() // 1_000_000),
+        width=WIDTH,
+        transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
+        checkpoint=await _checkpoint(web, task_id),
+        artifacts=[json_of(one) for one in await web.reads.artifacts(task_id)],
+        task_actions=TASK_ACTIONS,
+    )
+
+
+@routes.get("/tasks/{task_id:id}/transcript")
+async def transcript(web: Backend, request: Request, task_id: int, query: TranscriptQuery) -> Reply:
+    """All that an attempt said and did, from its beginning on, a part on each page."""
+    from muster.web.pages.render import json_of, page
+    from muster.web.pages.transcript import transcript_of
+
+    found = await web.queries.task(task_id)
+    attempt = _attempt(found.attempts, query.attempt)
+    if attempt is None:
+        raise NotFound("it has not run yet", f"muster task show {task_id}")
+    return page(
+        request,
+        "transcript.html",
+        done="",
+        task=json_of(found.task),
+        transcript=await transcript_of(web, task_id, attempt, query.after),
+    )
+
+
+@routes.get("/tasks/{task_id:id}/artifacts/{epoch:id}/{name}")
+async def artifact(web: Backend, request: Request, task_id: int, epoch: int, name: str) -> Reply:  # noqa: ARG001
+    """What an attempt has made, to be kept as a file: no browser opens it as a page of ours."""
+    found = await content(web, task_id, epoch, name)
+    kept: tuple[tuple[str, str], ...] = (
+        ("content-disposition", "attachment"),
+        ("content-security-policy", "sandbox; default-src 'none'"),
+        ("x-content-type-options", "nosniff"),
+        ("cache-control", "no-store"),
+    )
+    return Reply(found.status, found.data, found.media_type, kept)
+
+
+def _attempt(attempts: tuple[AttemptView, ...], epoch: int | None) -> AttemptView | None:
+    """Raises NotFound."""
+    if epoch is None:
+        return attempts[-1] if attempts else None
+    for one in attempts:
+        if one.epoch == epoch:
+            return one
+    raise NotFound(f"there is no attempt {epoch} of it")
+
+
+async def _checkpoint(web: Backend, task_id: int) -> Json | None:
+    """What the next attempt starts from."""
+    found = await web.reads.checkpoint(task_id)
+    if found is None:
+        return None
+    data: Any = bytes(found.data)
+    text = data.decode(errors="replace")
+    return {
+        "epoch": found.epoch,
+        "number": found.number,
+        "createdAtMs": found.created_at_ms,
+        "bytes": len(data),
+        "text": text[:2000],
+        "cut": len(text) > 2000,
+    }

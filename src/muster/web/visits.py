@@ -1,0 +1,116 @@
+"""Whose browser asks: its cookie, and the word that only forms of our own pages hold.
+
+A browser that was let in has a session: a token in the store like all others, whose secret is in a cookie that
+no script can read.  It opens pages and nothing else; the API wants a token in a header, which no other site can
+send.
+
+SameSite is Lax: a link in a message has to lead to the page that it names, and opening one changes nothing.  What
+does change something is posted, which brings no such cookie from another site, and needs the form's word besides.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from urllib.parse import parse_qsl
+
+from msgspec import Struct
+
+from muster.model.errors import BadInput, Forbidden
+from muster.web.http import Request
+
+SESSION = "mss_"
+"""How the secret of a session begins."""
+SESSION_S = 12 * 3600
+DOOR = b"muster-door"
+"""Header of what comes by way of `muster ui`."""
+CSRF = "csrf"
+"""The field of a form."""
+FIELDS_MAX = 50
+_SECRET = re.compile(r"[A-Za-z0-9_-]{20,200}")
+_AGAIN = "open the page again, and send its form"
+
+
+class Visit(Struct, frozen=True):
+    secret: str
+    new: bool
+    """The browser is to be told of it."""
+
+    @property
+    def csrf(self) -> str:
+        """Who cannot read the cookie cannot make this."""
+        return hashlib.sha256(f"form:{self.secret}".encode()).hexdigest()[:32]
+
+
+def visit_of(request: Request) -> Visit:
+    """A browser that was not let in as anybody has one as well, for its forms."""
+    secret = secret_of(request)
+    return Visit(secret, False) if secret else Visit(secrets.token_urlsafe(32), True)
+
+
+def secret_of(request: Request) -> str:
+    """Of its cookie; empty without one."""
+    name = _cookie_name(request)
+    for pair in request.header(b"cookie").split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == name and _SECRET.fullmatch(value):
+            return value
+    return ""
+
+
+def _cookie_name(request: Request) -> str:
+    """Browsers send the cookies of one port to all ports of a host."""
+    port = request.header(b"host").rpartition(":")[2]
+    return f"muster_{port}" if port.isdigit() else "muster"
+
+
+def cookie(request: Request, secret: str, max_age_s: int = SESSION_S) -> tuple[str, str]:
+    secure = "; Secure" if request.header(b"origin").startswith("https://") else ""
+    value = f"{_cookie_name(request)}={secret}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}"
+    return "set-cookie", value
+
+
+def session_secret(nonce: str, parent: int) -> str:
+    """Always the same of one nonce, so the store takes it once.  `parent`: the token that it stands for."""
+    return f"{SESSION}{hashlib.sha256(f'session:{nonce}'.encode()).hexdigest()}-{parent}"
+
+
+def parent_of(secret: str) -> int:
+    """The token by which it was let in."""
+    number = secret.rpartition("-")[2]
+    return int(number) if number.isdigit() and len(number) < 17 else 0
+
+
+def refuse_other_sites(request: Request) -> None:
+    """Raises Forbidden where the page that sends this is not one of ours."""
+    said = request.header(b"sec-fetch-site")
+    origin, host = request.header(b"origin"), request.header(b"host")
+    ours = said in {"same-origin", "none"} if said else not origin or origin.partition("://")[2] == host
+    if not ours:
+        raise Forbidden("pages of other sites may not ask here; nothing was changed", _AGAIN)
+
+
+def posted(request: Request) -> dict[str, str]:
+    """The fields of a form.  Raises Forbidden where it is none of ours."""
+    refuse_other_sites(request)
+    fields = fields_of(request)
+    secret = secret_of(request)
+    if not secret or not hmac.compare_digest(
+        fields.pop(CSRF, "").encode(), Visit(secret, False).csrf.encode()
+    ):
+        raise Forbidden("this form is not of a page that you have open; nothing was changed", _AGAIN)
+    return fields
+
+
+def fields_of(request: Request) -> dict[str, str]:
+    """Raises BadInput."""
+    try:
+        text = bytes(request.body or b"").decode()
+        pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise BadInput(f"this is no form: {error}; nothing was changed", _AGAIN) from error
+    if any("\0" in value for _, value in pairs):
+        raise BadInput("the form holds a NUL character; nothing was changed", "remove it")
+    return {name: value.replace("\r\n", "\n") for name, value in pairs}

@@ -1,0 +1,126 @@
+"""`muster ui`: a door to the pages of a crew that only its own user reaches, and links to those of a server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cli_owner import Cli, Owner
+from far_servers import SECRET, FarOwner, far_owner
+from page_reader import Reader
+from patience import PATIENCE_S, until
+
+
+class Door(NamedTuple):
+    process: subprocess.Popen[bytes]
+    port: int
+    path: str
+    """Of the link that it has printed."""
+
+    def enter(self) -> Reader:
+        reader = Reader(self.port)
+        shown = reader.send(reader.get(self.path).form("Sign in"))
+        assert shown.status == 200 and "Overview" in shown.text
+        return reader
+
+
+@pytest.fixture
+def door(owner: Owner, start: Callable[..., subprocess.Popen[bytes]]) -> Door:
+    return opened(start("ui", "--no-open", "--json"))
+
+
+def opened(process: subprocess.Popen[bytes]) -> Door:
+    assert process.stdout is not None
+    link = json.loads(process.stdout.readline())["link"]
+    host, _, path = link.removeprefix("http://").partition("/")
+    return Door(process, int(host.rpartition(":")[2]), f"/{path}")
+
+
+def test_the_link_of_a_local_crew_lets_one_browser_in_once(owner: Owner, door: Door) -> None:
+    assert Reader(door.port).get("/tasks").status == 401
+    reader = door.enter()
+    assert "billing/api" in reader.get("/tasks").text
+    again = Reader(door.port)
+    used = again.send(again.get(door.path).form("Sign in"))
+    assert used.status == 401 and "was used already" in used.text
+    assert again.get("/").status == 401
+
+
+def test_what_is_done_there_is_done_as_the_user_who_runs_it(owner: Owner, door: Door) -> None:
+    reader = door.enter()
+    number = owner.tasks()["other"].id
+    shown = reader.send(reader.get(f"/tasks/{number}").form("Pause"))
+    assert shown.status == 200 and owner.tasks()["other"].status == "PAUSED"
+    assert "user:" in shown.text
+
+
+def test_nobody_else_is_let_through(owner: Owner, door: Door) -> None:
+    reader = door.enter()
+    form = reader.get(f"/tasks/{owner.tasks()['other'].id}").form("Pause")
+    before = owner.fingerprint()
+    assert reader.ask("GET", "/tasks", Host=f"evil.example:{door.port}").status == 403
+    assert reader.ask("GET", "/api/v1/status").status == 403
+    assert reader.ask("POST", "/api/v1/shutdown", b"{}").status == 403
+    assert reader.post(form.action, form.fields, Origin="https://evil.example").status == 403
+    assert reader.post(form.action, {**form.fields, "csrf": "0" * 32}).status == 403
+    assert reader.post(form.action, form.fields, Cookie="").status == 401
+    assert owner.fingerprint() == before
+
+
+def test_a_browser_stays_let_in_while_the_owner_goes_and_comes(owner: Owner, door: Door) -> None:
+    reader = door.enter()
+    owner.stop()
+    gone = reader.get("/tasks")
+    assert gone.status == 503 and "no crew is up" in gone.text
+    owner.start()
+    assert "billing/api" in reader.get("/tasks").text
+
+
+def test_signed_out_is_signed_out(owner: Owner, door: Door) -> None:
+    reader = door.enter()
+    cookie = reader.cookie
+    out = reader.post("/sign-out", reader.get("/").form("Sign out").fields)
+    assert out.status == 303
+    assert Reader(door.port, cookie).get("/").status == 401
+
+
+def test_it_listens_only_while_it_runs(owner: Owner, door: Door) -> None:
+    door.process.send_signal(signal.SIGINT)
+    assert door.process.wait(PATIENCE_S) in {0, 130}
+
+    def refused() -> bool:
+        try:
+            Reader(door.port).get("/")
+        except OSError:
+            return True
+        return False
+
+    until(refused, "nobody listens there any more")
+
+
+def test_an_agent_opens_no_pages(owner: Owner, cli: Cli) -> None:
+    ran = cli("ui", "--no-open", env=owner.inside())
+    assert (ran.code, ran.raw) == (4, b"") and "is for a person" in ran.err
+
+
+@pytest.fixture
+def far(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FarOwner]:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    with far_owner(tmp_path / "elsewhere") as made:
+        yield made
+
+
+def test_a_link_to_a_server_is_opened_there(far: FarOwner, cli: Cli) -> None:
+    ran = cli("ui", "--no-open", "--json", "--server", far.url, env={"MUSTER_TOKEN": SECRET})
+    assert ran.code == 0
+    link = json.loads(ran.out)["link"]
+    assert link.startswith(f"{far.url}/enter?code=")
+    reader = Reader(int(far.url.rpartition(":")[2]))
+    shown = reader.send(reader.get(link.removeprefix(far.url)).form("Sign in"))
+    assert shown.status == 200 and "user:ada" in shown.text and "billing" in shown.text
