@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 import select
 import signal
@@ -229,3 +230,23 @@ def several(folder: Path, store: str, count: int, settings: str = QUICK) -> Iter
         yield servers
     finally:
         servers.close()
+
+
+@contextlib.contextmanager
+def worker_of(servers: Servers, folder: Path, url: str, settings: str, *words: str) -> Iterator[None]:
+    """`muster worker start` in that folder, by the servers' first token; its last words are in `log` there."""
+    folder.mkdir(exist_ok=True)
+    (folder / "muster.toml").write_text(settings)
+    env = {**os.environ, "MUSTER_TOKEN": servers.token}
+    with (folder / "log").open("ab") as log:
+        argv = [*MUSTER, "worker", "start", "--server", url, *words]
+        process = subprocess.Popen(argv, cwd=folder, env=env, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGINT):
+            process.send_signal(number)
+        try:
+            process.wait(PATIENCE_S)
+        finally:
+            process.kill()

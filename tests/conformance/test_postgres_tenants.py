@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import asyncpg
 import pytest
 from tenant_rows import fill, mark
 
+from muster.stores.postgres.files import ARTIFACT, FileKey, Part, PostgresFiles
 from muster.stores.postgres.reads import OF_ALL, OF_ONE
 from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA
 from muster.stores.postgres.session import SQL
@@ -27,8 +29,11 @@ UNSET: dict[str, str | None] = {"unset": None, "empty": "", "another one's": "3"
 async def filled(url: str) -> AsyncIterator[PostgresStore]:
     store = await PostgresStore.open(url)
     try:
-        await fill(store, ONE)
-        await fill(store, OTHER)
+        for tenant in (ONE, OTHER):
+            await fill(store, tenant)
+            data = mark(tenant).encode()
+            part = Part(hashlib.sha256(data).hexdigest(), len(data), 0, data)
+            await PostgresFiles(store).take(FileKey(1000 * tenant + 2, 1, ARTIFACT, mark(tenant)), part)
         yield store
     finally:
         await store.aclose()

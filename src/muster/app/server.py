@@ -50,7 +50,14 @@ from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import Join
-from muster.model.errors import Conflict, Forbidden, MusterError, StoreAway, StoreFault
+from muster.model.errors import (
+    Conflict,
+    Forbidden,
+    MusterError,
+    StoreAway,
+    StoreFault,
+)
+from muster.model.numbers import ATTEMPT_ARTIFACTS_BYTES_MAX
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
@@ -61,6 +68,7 @@ from muster.ports.runtime import Runtime
 from muster.ports.vault import Vault
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
+from muster.stores.postgres.files import ARTIFACT, FileKey, Part, PostgresFiles
 from muster.stores.postgres.store import PostgresStore
 from muster.web.backend import Backend
 
@@ -109,6 +117,7 @@ class Server:
             refuse_own_store(project)
             self.store = await PostgresStore.open(url)
             stack.push_async_callback(self.store.aclose)
+            self._files = PostgresFiles(self.store)
             self.signer = signer_of(project)
             self.runtime = runtime_of(config.runtime)
             stack.push_async_callback(self.runtime.aclose)
@@ -272,24 +281,22 @@ class Server:
         away = self._led.away
         return self.halted() or (StoreAway(away, "it is tried again") if away else None)
 
-    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:  # noqa: ARG002
-        """A file that one server keeps, the others do not have: none is."""
-        return None
+    async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
+        return await self._files.read(FileKey(task_id, epoch, ARTIFACT, name))
 
-    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:  # noqa: ARG002
-        return None
+    async def artifact_bytes(self, task_id: int, epoch: int, name: str) -> int | None:
+        return await self._files.size(FileKey(task_id, epoch, ARTIFACT, name))
 
     async def take_artifact(
-        self,
-        task_id: int,  # noqa: ARG002
-        epoch: int,  # noqa: ARG002
-        part: ArtifactPart,
-        black: Callable[[bytes], bytes],  # noqa: ARG002
+        self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
     ) -> ArtifactReceived:
-        raise Forbidden(
-            f"no server that shares its store keeps files; {part.name} was not kept, and not noted",
-            "put it where all can reach it, and name its address: https://...",
+        taken = await self._files.take(
+            FileKey(task_id, epoch, ARTIFACT, part.name),
+            Part(part.sha256, part.size, part.offset, part.data),
+            bytes_max=ATTEMPT_ARTIFACTS_BYTES_MAX,
+            keep=black,
         )
+        return ArtifactReceived(received=taken.received, whole=taken.whole)
 
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         heads = functools.partial(logged_heads, self._project)

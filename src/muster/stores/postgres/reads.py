@@ -100,3 +100,19 @@ class PostgresReads(StoredReads):
         if self._workspace_id is not None:
             return await PostgresReads(self._engine, self._query).store_meta(name)
         return await self._one(itemgetter(0), "meta", 0, name)
+
+    async def whole_file(self, task_id: int, epoch: int, kind: str, name: str) -> tuple[int, int] | None:
+        """Its number and its length."""
+        row = await self._first("whole_file", task_id, epoch, kind, name)
+        return (row[0], row[1]) if row else None
+
+    async def file_parts(self, number: int, offset: int, limit: int) -> list[tuple[int, bytes]]:
+        """Those from there on."""
+        return [(row[0], row[1]) for row in await self._all("file_parts", number, offset, limit)]
+
+    async def file_part_at(
+        self, key: tuple[int, int, str, str], sha256: str, offset: int
+    ) -> tuple[int, bytes] | None:
+        """The part that begins there or before, of the file with this sum."""
+        row = await self._first("file_part_at", *key, sha256, offset)
+        return (row[0], row[1]) if row else None

@@ -13,7 +13,6 @@ import asyncpg
 
 from muster.model.answers import BackedUp
 from muster.model.errors import MusterError, StoreFault, StoreRewound
-from muster.ports.store import Transaction
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.faults import classify
 from muster.stores.postgres.reads import PostgresReads
@@ -80,7 +79,7 @@ class PostgresStore:
     async def migrate(self) -> None:
         await _migrated(self._url)
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
         """As in ports.store; at most WRITERS of one server at a time."""
         if self._fault is not None:
             raise self._fault

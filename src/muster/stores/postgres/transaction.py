@@ -31,6 +31,11 @@ class PostgresTransaction:
     def now(self, here: Now) -> Now:  # noqa: ARG002
         return Now(self._session.at_ms, self._session.at_ms, BOOT)
 
+    @property
+    def session(self) -> Session:
+        """For what only this store does."""
+        return self._session
+
     async def lock(self, wanted: Locks) -> bool:
         return await self._session.lock(STORES_OWN, wanted)
 
@@ -69,7 +74,8 @@ class PostgresTransaction:
         return await self._number("workspace_of_worker", worker_id)
 
     async def prune_logs(self, before_ms: int, limit: int) -> int:
-        return await self._count("prune_logs", before_ms, limit)
+        files = await self._count("prune_files", before_ms, limit)
+        return max(files, await self._count("prune_logs", before_ms, limit))
 
     async def prune_checkpoints(self, before_ms: int, limit: int) -> int:
         return await self._count("prune_checkpoints", before_ms, limit)

@@ -167,6 +167,40 @@ SELECT value FROM meta WHERE workspace_id = ?1 AND name = ?2 FOR NO KEY UPDATE
 -- name: prune_logs
 DELETE FROM logs WHERE place IN (SELECT place FROM logs ORDER BY place LIMIT ?2) AND at_ms < ?1 RETURNING place
 
+-- name: prune_files
+WITH gone AS (DELETE FROM files WHERE id IN (SELECT f.id $old_file ORDER BY f.created_at_ms LIMIT ?2) RETURNING id),
+     parts AS (DELETE FROM file_parts WHERE file_id IN (SELECT id FROM gone))
+SELECT id FROM gone
+
+-- name: file
+SELECT id, received, whole FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND sha256 = ?5
+
+-- name: add_file
+INSERT INTO files (workspace_id, task_id, epoch, kind, name, sha256, size, received, whole, created_at_ms)
+SELECT workspace_id, id, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7 FROM tasks WHERE id = ?1
+RETURNING id, received, whole
+
+-- name: bytes_of_files
+SELECT coalesce(sum(size), 0)::bigint FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name <> ?4
+
+-- name: add_file_part
+INSERT INTO file_parts (file_id, workspace_id, "offset", data) SELECT id, workspace_id, ?2, ?3 FROM files WHERE id = ?1
+
+-- name: receive_file
+UPDATE files SET received = ?2, whole = ?3 WHERE id = ?1
+
+-- name: drop_file_parts
+DELETE FROM file_parts WHERE file_id = ?1
+
+-- name: drop_files
+-- All of this name, but for the one of this number.
+WITH gone AS (DELETE FROM files
+               WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND id <> ?5 RETURNING id)
+DELETE FROM file_parts WHERE file_id IN (SELECT id FROM gone)
+
+-- name: file_parts
+SELECT "offset", data FROM file_parts WHERE file_id = ?1 AND "offset" >= ?2 ORDER BY "offset" LIMIT ?3
+
 -- name: prune_checkpoints
 DELETE FROM checkpoints
  WHERE (task_id, epoch, number) IN (SELECT c.task_id, c.epoch, c.number $old_checkpoint ORDER BY c.created_at_ms LIMIT ?2)

@@ -24,3 +24,10 @@ CASE WHEN t.unmet = 0 THEN '[]' ELSE (
          WHERE d.child_id = t.id AND d.met = 0
          ORDER BY parent.dead DESC, parent.id LIMIT 3) first)
 END
+
+-- name: old_file
+-- Of attempts that are over; bundles are of use for a day.
+FROM files f
+ WHERE f.created_at_ms < CASE f.kind WHEN 'bundle' THEN (extract(epoch FROM now()) * 1000)::bigint - 86400000 ELSE ?1 END
+   AND (f.kind = 'bundle' OR NOT EXISTS (
+       SELECT 1 FROM attempts a WHERE a.task_id = f.task_id AND a.epoch = f.epoch AND a.ended_at_ms IS NULL))

@@ -109,6 +109,7 @@ SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY place LIMIT 1), false)
     OR EXISTS (SELECT 1 FROM outbox WHERE created_at_ms < ?2)
     OR EXISTS (SELECT 1 FROM agent_heartbeats WHERE at_ms < ?3)
     OR EXISTS (SELECT 1 $old_checkpoint)
+    OR EXISTS (SELECT 1 $old_file)
 
 -- name: next_ready
 -- The tops of all open lanes, so that a million tasks of a paused plan cost nothing.
@@ -125,3 +126,11 @@ SELECT settled_event_id()
 
 -- name: clock
 SELECT $clock
+
+-- name: whole_file
+SELECT id, size FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND whole = 1
+
+-- name: file_part_at
+SELECT p."offset", p.data FROM files f JOIN file_parts p ON p.file_id = f.id
+ WHERE f.task_id = ?1 AND f.epoch = ?2 AND f.kind = ?3 AND f.name = ?4 AND f.sha256 = ?5 AND f.whole = 1 AND p."offset" <= ?6
+ ORDER BY p."offset" DESC LIMIT 1
