@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from muster.config.settings import RuntimeSettings
 from muster.ports.runtime import Runtime
@@ -19,18 +20,30 @@ def check(settings: RuntimeSettings) -> None:
         require_client()
 
 
-def look(settings: RuntimeSettings) -> tuple[str, str]:
-    """Where the Valkey is, and why it does not answer; empty: it does.  Raises BadConfig."""
+class Looked(NamedTuple):
+    where: str
+    problem: str
+    """Why it does not answer; empty: it does."""
+    fills_up: bool
+    """Its memory is bounded, and what is there does not give way to what is new."""
+
+
+def look(settings: RuntimeSettings) -> Looked:
+    """At the Valkey.  Raises BadConfig."""
     check(settings)
     from muster.runtimes.valkey.address import address_of
     from muster.runtimes.valkey.link import ValkeyLink
 
-    async def ask() -> tuple[str, str]:
+    async def ask() -> Looked:
         address = address_of(settings.url)
         link = ValkeyLink(address, SystemChance())
         try:
             await link.send([("PING",)])
-            return str(address), link.problem
+            problem = link.problem
+            # Who may not ask that is not told.
+            (memory,) = await link.send([("INFO", "memory")]) or [None]
+            bounded = isinstance(memory, dict) and bool(memory.get("maxmemory"))
+            return Looked(str(address), problem, bounded and memory["maxmemory_policy"] == "noeviction")
         finally:
             await link.aclose()
 

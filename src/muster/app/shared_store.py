@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from muster.config.settings import ServeSettings
 from muster.config.values import STORES
 from muster.hosts.plain_files import read_plain
 from muster.model.errors import BadConfig, Conflict
+from muster.model.findings import Check
 
 _BYTES_MAX = 1 << 16
 
@@ -41,11 +43,19 @@ def require_driver() -> None:
     """Raises BadConfig where it is not installed."""
     if find_spec("asyncpg") is None:
         error = BadConfig(
-            "serve.store: what speaks with PostgreSQL is not installed; nothing was started",
+            "serve.store: what speaks with PostgreSQL is not installed",
             "pip install 'musterd[postgres]'",
         )
         error.key = "serve.store"
         raise error
+
+
+def examined(url: str) -> list[Check]:
+    """What of that database would keep a server from working, or its tenants apart.  Raises BadConfig."""
+    require_driver()
+    from muster.stores.postgres.examination import examine
+
+    return asyncio.run(examine(url))
 
 
 def refuse_own_store(project: Project) -> None:

@@ -8,18 +8,16 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from muster.app.settings import KINDS, load_with_origins
 from muster.cli.context import project_of, server_of
+from muster.cli.doctor_store import REPLY_S, guarded, of_address, of_folder
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.login import whoami
 from muster.cli.output import Screen, clean
-from muster.client.api import Api
 from muster.client.http import ClientRequest, Connection, answers
 from muster.config.contexts import KnownServer
 from muster.config.layers import Layers
@@ -27,6 +25,7 @@ from muster.config.project import FILE_NAME, Project
 from muster.config.settings import AgentConfig, Config
 from muster.config.variables import settings_in, unknown_in
 from muster.model.errors import MusterError
+from muster.model.findings import Check
 from muster.ports.agent import Agent, Failed
 
 FREE_BYTES_MIN = 200 << 20
@@ -34,17 +33,8 @@ FUTURE_S_MAX = 60.0
 PYTHON_MIN = (3, 11)
 GIT_MIN = (2, 38)
 YEAR_MIN = 2025
-REPLY_S = 5.0
 ANSWER_S = 60.0
 MEASURE_S = 2.0
-
-
-class Check(NamedTuple):
-    name: str
-    ok: bool | None
-    """None: neither good nor bad, something to know."""
-    found: str
-    fix: str = ""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -53,6 +43,11 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--offline",
         action="store_true",
         help="ask no provider; else each agent gets one short prompt, which costs a little",
+    )
+    parser.add_argument(
+        "--store",
+        metavar="URL",
+        help="only this database, as `muster serve --store` would use it; nothing is changed there",
     )
     add_fields(parser)
 
@@ -78,10 +73,13 @@ def _show(checks: list[Check], failed: int, screen: Screen) -> None:
 
 def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield _python()
-    yield _guarded("SQLite", _sqlite)
+    if args.store is not None:
+        yield from of_address(args.store)
+        return
+    yield guarded("SQLite", _sqlite)
     yield _git()
     if (server := server_of(args)) is not None:
-        yield _guarded("server", partial(_server, server))
+        yield guarded("server", partial(_server, server))
         return
     try:
         project = project_of(args)
@@ -96,23 +94,25 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     except MusterError as error:
         yield Check("configuration", False, error.message, error.hint)
     yield from _variables()
-    yield _guarded("file system", lambda: _file_system(project))
-    yield _guarded("permissions", lambda: _permissions(project))
-    yield _guarded("disk", lambda: _disk(project))
-    yield _guarded("clock", lambda: _clock(project))
+    yield guarded("file system", lambda: _file_system(project))
+    yield guarded("permissions", lambda: _permissions(project))
+    yield guarded("disk", lambda: _disk(project))
+    yield guarded("clock", lambda: _clock(project))
     if project.shares_store:
-        yield from _shared(project)
+        yield from of_folder(project, config.serve)
+        if config.runtime.url:
+            yield guarded("Valkey", lambda: _valkey(config))
         return
-    yield _guarded("store", lambda: _store(project))
+    yield guarded("store", lambda: _store(project))
     if config.runtime.url:
-        yield _guarded("Valkey", lambda: _valkey(config))
-    yield _guarded("owner", lambda: _owner(project))
-    yield _guarded("supervisor", lambda: _supervisor(project))
+        yield guarded("Valkey", lambda: _valkey(config))
+    yield guarded("owner", lambda: _owner(project))
+    yield guarded("supervisor", lambda: _supervisor(project))
     yield from _crew(project)
-    yield _guarded("processes", lambda: _processes(project))
+    yield guarded("processes", lambda: _processes(project))
     yield from _agents(config, project, asks=not args.offline)
     if config.writers:
-        yield _guarded("trees", lambda: _trees(config, project))
+        yield guarded("trees", lambda: _trees(config, project))
     yield from _branches(config, project)
 
 
@@ -139,20 +139,6 @@ def _variables() -> Iterator[Check]:
         yield Check("environment", None, f"{name} is no setting", fix)
 
 
-def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    """A check that cannot be made is a failed one; the others still tell what they can."""
-    try:
-        return check()
-    except MusterError as error:
-        return Check(name, False, error.message, error.hint)
-    except OSError as error:
-        return Check(
-            name, False, f"{error.filename}: {error.strerror}", "run it as the user who owns .muster"
-        )
-    except ImportError as error:
-        return Check(name, False, str(error), "pip install --force-reinstall musterd")
-
-
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
     fix = "" if sys.version_info >= PYTHON_MIN else "install Python 3.11 or newer"
@@ -170,7 +156,10 @@ def _valkey(config: Config) -> Check:
     """One that is away is no fault: servers hear of each other later."""
     from muster.app.runtime import look
 
-    where, problem = look(config.runtime)
+    where, problem, fills_up = look(config.runtime)
+    if fills_up:
+        fix = "CONFIG SET maxmemory-policy volatile-ttl"
+        return Check("Valkey", None, f"{where} answers; once its maxmemory is full it takes nothing new", fix)
     if not problem:
         return Check("Valkey", True, f"{where} answers")
     fix = f"start it, or see that {where} can be reached from here; everything goes on without it meanwhile"
@@ -258,44 +247,6 @@ def _store(project: Project) -> Check:
     if problem := damage_of(project.store):
         return Check("store", False, f"{project.store} is damaged: {problem}", restore_hint(project.store))
     return Check("store", True, f"{project.store.stat().st_size / (1 << 20):.1f} MiB, sound")
-
-
-def _shared(project: Project) -> Iterator[Check]:
-    """Of a server that is one of several."""
-    from muster.hosts.file_lock import holder
-
-    url, pid = project.store_file.read_text("utf-8").strip(), holder(project.owner_lock)
-    if not answers(project.socket):
-        yield Check("store", None, f"{url}, which the server of this folder looks at")
-        if pid is None:
-            yield Check("server", None, "not running: `muster serve` starts it")
-        else:
-            fix = f"kill {pid}, then muster serve"
-            yield Check("server", False, f"pid {pid} runs but does not answer", fix)
-        return
-    yield _guarded("store", lambda: _shared_store(project, url))
-    yield _guarded("leader", lambda: _leader(project, pid))
-
-
-def _shared_store(project: Project, url: str) -> Check:
-    began_s = time.time()
-    with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
-        halted = api.get("/api/v1/owner")["halted"]
-        api.get("/api/v1/crew")
-    if halted is not None:
-        return Check("store", False, halted["message"], halted["hint"])
-    return Check("store", True, f"{url} answers in {(time.time() - began_s) * 1000:.0f} ms")
-
-
-def _leader(project: Project, pid: int | None) -> Check:
-    with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
-        told = api.get("/api/v1/coordinator/status")
-    if told["problem"]:
-        return Check("leader", False, told["problem"], "see the log of each server")
-    who = f"this server, pid {pid}, term {told['term']}" if told["term"] else told["leader"]
-    if not who:
-        return Check("leader", False, "none is known to this server", "wait 15 s, and ask again")
-    return Check("leader", True, who)
 
 
 def _owner(project: Project) -> Check:

@@ -40,6 +40,7 @@ def read_prompt(key: str, value: object) -> str:
 
 STORES = ("postgresql://", "postgres://")
 _PASSWORD_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
+_STARS = re.compile(r"(?:ssl)?password=\*{3}&?", re.IGNORECASE)
 _LISTEN = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
 
 
@@ -91,6 +92,11 @@ def without_password(url: str) -> str:
     name, colon, _ = who.partition(":")
     shown = f"{scheme}{slashes}{name}{':***' if colon else ''}{at}{host}"
     return _PASSWORD_OPTION.sub(r"\1***", shown)
+
+
+def without_stars(url: str) -> str:
+    """What `without_password` has made, without a password: whoever connects may have it elsewhere."""
+    return _STARS.sub("", url.replace(":***@", "@", 1))
 
 
 def has_password(url: str) -> bool:
