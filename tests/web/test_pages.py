@@ -14,6 +14,7 @@ from web_site import Site
 from muster.model.actions import _COMMANDS
 from muster.web.app import declared, pages
 from muster.web.openapi import document
+from muster.web.pages import plans as plan_pages
 from muster.web.pages.assets import STATIC, VERSION
 from muster.web.pages.task_forms import TASK_ACTIONS
 from page_reader import Reader
@@ -225,6 +226,23 @@ def test_files_are_kept_for_ever_and_change_their_path(reader: Reader) -> None:
         assert shown.headers["content-type"] == media and "immutable" in shown.headers["cache-control"]
         assert reader.ask("GET", f"/static/0123/{name}").status == 404
     assert sum(len(data) for name, (_, data) in STATIC.items() if name.endswith(".js")) < 100_000
+
+
+def test_a_large_plan_is_shown_a_part_at_a_time(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_pages, "WHOLE_MAX", 3)
+    monkeypatch.setattr(plan_pages, "PART", 3)
+    tasks = [{"title": f"t{n}", "key": f"t{n}", "epic": f"Epic {n // 2}"} for n in range(5)]
+    site.post("/api/v1/plans", {"plan": "big", "source": None, "actor": "ada", "tasks": tasks})
+    first = reader.get("/plans/big")
+    (more,) = re.findall(r'href="([^"]*after=[^"]*)"', first.text)
+    second = reader.get(more)
+    shown = [re.findall(r'data-key="task-(t\d)"', page.text) for page in (first, second)]
+    assert shown == [["t0", "t1", "t2"], ["t3", "t4"]]
+    assert re.findall(r"<strong>(.*?)</strong>", first.text) == ["Epic 0", "Epic 1"]
+    assert re.findall(r"<strong>(.*?)</strong>", second.text) == ["Epic 1", "Epic 2"]
+    assert 'rel="next"' not in second.text
 
 
 def test_the_table_goes_on_where_a_page_ends(site: Site, reader: Reader) -> None:

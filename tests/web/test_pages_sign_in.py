@@ -87,6 +87,15 @@ def test_what_is_no_link_lets_nobody_in(site: Site, people: People, port: int, w
     assert not sessions(site)
 
 
+def test_whoever_is_not_known_is_not_told_which_workspaces_there_are(people: People, port: int) -> None:
+    people.post("/api/v1/workspaces", name="acme")
+    for path in ("/enter", "/health/live"):
+        told = [
+            Reader(port).ask("GET", path, **{"Muster-Workspace": name}).status for name in ("acme", "none")
+        ]
+        assert told == [200, 200], path
+
+
 def test_over_https_the_cookie_is_for_https_alone(people: People, port: int) -> None:
     token = people.token(Role.MEMBER, member="ada")
     reader = Reader(port)

@@ -44,6 +44,7 @@ _ONCE = (
     *(b"idempotency-key", b"last-event-id"),
 )
 """Headers that say something once or not at all."""
+WORKSPACE = b"muster-workspace"
 HOW = "muster login URL; a token is made on the server's machine: muster token create NAME --member MEMBER"
 _HOW_TO_ASK = ("www-authenticate", "Bearer")
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
@@ -158,7 +159,10 @@ class NetworkGate:
             _refuse_doubles(request)
             self._refuse_strange_names(request)
             self._refuse_haste(request)
-            if not is_open(request.method, request.path):
+            if is_open(request.method, request.path):
+                # Whoever is not known is not told which workspaces there are.
+                request.headers = [one for one in request.headers if one[0].lower() != WORKSPACE]
+            else:
                 request.identity = await identify(self._web, self._exposure, request)
         except NotAllowed as error:
             if not self._exposure.login:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from muster.model import commands as c
 from muster.model.errors import NotFound
-from muster.model.items import TASK
+from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
@@ -17,7 +18,9 @@ from muster.web.visits import posted
 
 routes = Routes(pages=True)
 
-TASKS_SHOWN = 1000
+WHOLE_MAX = 500
+"""A plan of more tasks is shown a part at a time: to add all of it up takes its owner too long."""
+PART = 200
 PLAN_ACTIONS = {
     "pause": Action("Pause"),
     "resume": Action("Resume"),
@@ -25,6 +28,11 @@ PLAN_ACTIONS = {
         "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
     ),
 }
+
+
+class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
+    after: c.Count = 0
+    """Tasks whose ids come after this one."""
 
 
 @routes.get("/plans")
@@ -37,14 +45,16 @@ async def plans(web: Backend, request: Request, query: DoneQuery) -> Reply:
 
 
 @routes.get("/plans/{plan}")
-async def plan(web: Backend, request: Request, plan: str, query: DoneQuery) -> Reply:
+async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) -> Reply:
     """A plan in its order and groups."""
     from muster.web.pages.render import json_of, page
 
     progress = json_of(await web.queries.plan(plan))
-    found = await web.queries.tasks(TaskFilter(plan=plan, groups=True, limit=TASKS_SHOWN))
-    tasks = {task.key: json_of(task) for task in found}
-    rows, cut = _rows(json_of(await web.queries.items(plan)), tasks)
+    whole = sum(progress["plan"]["counts"].values()) <= WHOLE_MAX and not query.after
+    most = WHOLE_MAX if whole else PART
+    selection = TaskFilter(plan=plan, groups=True, after_id=query.after, limit=most)
+    tasks = [json_of(task) for task in await web.queries.tasks(selection)]
+    rows = _rows(json_of(await web.queries.items(plan)), tasks) if whole else _part(tasks)
     return page(
         request,
         "plan.html",
@@ -52,7 +62,7 @@ async def plan(web: Backend, request: Request, plan: str, query: DoneQuery) -> R
         plan=progress["plan"],
         settled=progress["settled"],
         rows=rows,
-        cut=cut,
+        after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=_possible(progress),
     )
 
@@ -92,14 +102,31 @@ def _possible(progress: Json) -> dict[str, Action]:
     return {name: PLAN_ACTIONS[name] for name in names}
 
 
-def _rows(items: list[Json], tasks: dict[str, Json]) -> tuple[list[Json], int]:
-    """Items with how deep they stand, each task with where it is; and how many are left out."""
+def _rows(items: list[Json], tasks: list[Json]) -> list[Json]:
+    """Items with how deep they stand, each task with where it is."""
+    known = {task["key"]: task for task in tasks}
     depths: dict[str | None, int] = {None: 0}
     rows: list[Json] = []
     for item in items:
         depth = depths.get(item["parent"], 0)
         depths[item["id"]] = depth + 1
-        task = tasks.get(item["id"]) if item["type"] == TASK else None
+        task = known.get(item["id"]) if item["type"] == TASK else None
         rows.append({**item, "depth": min(depth, 5), "task": task})
-    shown = rows[:TASKS_SHOWN]
-    return shown, len(rows) - len(shown)
+    return rows
+
+
+def _part(tasks: list[Json]) -> list[Json]:
+    """The same below headings that say no numbers: what else stands there was not looked at."""
+    rows: list[Json] = []
+    above = ("", "")
+    for task in tasks:
+        here = (task["epic"], task["feature"])
+        for depth, kind in ((0, EPIC), (1, FEATURE)):
+            title = here[depth]
+            if title and here[: depth + 1] != above[: depth + 1]:
+                row = {"type": kind, "id": f"{kind}-{task['id']}", "title": title, "tasks": None}
+                rows.append({**row, "depth": depth, "task": None})
+        above = here
+        depth = sum(map(bool, here))
+        rows.append({"type": TASK, "id": task["key"], "title": task["title"], "depth": depth, "task": task})
+    return rows

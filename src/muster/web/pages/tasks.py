@@ -6,6 +6,7 @@ import time
 from typing import Annotated, Any
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
@@ -45,6 +46,8 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     from muster.web.pages.render import json_of, page
     from muster.web.pages.task_forms import TASK_ACTIONS
 
+    # A form sends its empty fields as well.
+    query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
     found = await web.queries.tasks(filter_of(query))
     return page(
         request,

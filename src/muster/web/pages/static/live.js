@@ -1,17 +1,19 @@
-// The server says when something has moved; the page then asks for itself again, at most four times a second, and is
-// patched.  A tab that nobody sees is not connected, and looks when it is seen again.
+// The server says when something has moved; the page then asks for itself again, at most four times a second and for
+// a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and looks when it is seen again.
 
 import { patchPage } from "./patch.js";
 
 const CALM_MS = 250;
 const AGAIN_MS = 1000;
 const HELD_MS = 2000;
+const SHARE_MAX = 0.1;
 const badge = document.getElementById("link");
 const address = document.body.dataset.stream;
 let stream = null;
 let asking = false;
 let wanted = false;
 let lastMs = 0;
+let tookMs = 0;
 let timer = null;
 let heard = new Date();
 let retry = null;
@@ -27,7 +29,7 @@ function lost() {
 
 function soon() {
   wanted = true;
-  if (timer === null && !asking) timer = setTimeout(ask, Math.max(0, lastMs + CALM_MS - Date.now()));
+  if (timer === null && !asking) timer = setTimeout(ask, Math.max(0, lastMs + Math.max(CALM_MS, tookMs / SHARE_MAX) - Date.now()));
 }
 
 async function ask() {
@@ -39,6 +41,7 @@ async function ask() {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
     if (answer.status === 401) return location.reload();
     if (!answer.ok) throw new Error(String(answer.status));
+    tookMs = Date.now() - lastMs;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     const held = patchPage(document, fresh);
     heard = new Date();
@@ -49,7 +52,7 @@ async function ask() {
     setTimeout(soon, AGAIN_MS);
   } finally {
     asking = false;
-    if (wanted) setTimeout(soon, CALM_MS);
+    if (wanted) soon();
   }
 }
 

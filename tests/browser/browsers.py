@@ -1,0 +1,47 @@
+"""What the tests of the pages need beside Python: a Chromium, and the rules of axe."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+AXE = "axe-core@4.14.1"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+
+Let = Callable[..., Page]
+"""A page of a browser that was let in, with these options of its context."""
+
+
+class NotInstalled(Exception):
+    """Says what is missing."""
+
+
+def chromium() -> str:
+    """Raises NotInstalled."""
+    for name in CHROMIUM:
+        if path := shutil.which(name):
+            return path
+    raise NotInstalled("no Chromium is on PATH: apt install chromium")
+
+
+def axe() -> str:
+    """Its source, from npm, kept outside of the checkout.  Raises NotInstalled."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(home) / "muster" / AXE.replace("@", "-")
+    script = folder / "node_modules" / "axe-core" / "axe.min.js"
+    if not script.exists():
+        npm = shutil.which("npm")
+        if npm is None:
+            raise NotInstalled("npm is not on PATH: install Node.js 20 or newer")
+        folder.mkdir(parents=True, exist_ok=True)
+        quiet = ["--no-audit", "--no-fund", "--ignore-scripts"]
+        command = [npm, "install", "--prefix", str(folder), *quiet, AXE]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode or not script.exists():
+            raise NotInstalled(f"npm could not install {AXE}: {done.stderr.strip()[-300:]}")
+    return script.read_text("utf-8")

@@ -1,0 +1,70 @@
+"""Pages in a real browser, before a real owner."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import browsers
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from far_servers import SECRET, FarOwner, far_owner
+from page_reader import Reader
+from patience import PATIENCE_S
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    try:
+        path = browsers.chromium()
+    except browsers.NotInstalled as missing:
+        pytest.skip(str(missing))
+    # Chromium's own sandbox refuses to be root's.
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(executable_path=path, args=[*options, "--disable-dev-shm-usage"])
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[FarOwner]:
+    """`billing` as `Owner.seed` has it, over TCP."""
+    with far_owner(tmp_path / "project") as made:
+        yield made
+
+
+def sign_in_path(far: FarOwner) -> str:
+    reader = Reader(int(far.url.rpartition(":")[2]))
+    asked = reader.ask("POST", "/api/v1/sign-in-links", b"{}", Authorization=f"Bearer {SECRET}")
+    path: str = json.loads(asked.text)["path"]
+    return path
+
+
+@pytest.fixture
+def let_in(browser: Browser, far: FarOwner) -> Iterator[browsers.Let]:
+    """A page of a browser that was let in.  It fails where that says an error, or asks anybody but its server."""
+    wrong: list[str] = []
+    contexts: list[BrowserContext] = []
+
+    def open_one(**options: object) -> Page:
+        context = browser.new_context(base_url=far.url, **options)  # type: ignore[arg-type]
+        context.set_default_timeout(PATIENCE_S * 1000)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(far.url) else wrong.append(one.url))
+        page.on("console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None)
+        page.goto(sign_in_path(far))
+        if options.get("java_script_enabled") is False:
+            page.get_by_role("button", name="Sign in").click()
+        page.wait_for_url(f"{far.url}/")
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
+    assert not wrong

@@ -1,0 +1,66 @@
+"""A page that is open while its crew's owner is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster_command import MUSTER, run_muster
+from patience import PATIENCE_S
+
+expect.set_options(timeout=PATIENCE_S * 1000)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """With a crew that is up."""
+    (tmp_path / "muster.toml").write_text(
+        'agent = "shell"\n[agents.shell]\ncommand = ["sh"]\nprompt = "script"\n'
+    )
+    run = run_muster(tmp_path, "up", "--daemon", "--workers", "1")
+    assert run.returncode == 0, run.stderr
+    yield tmp_path
+    run_muster(tmp_path, "down")
+
+
+@pytest.fixture
+def link(folder: Path) -> Iterator[str]:
+    door = subprocess.Popen([*MUSTER, "ui", "--no-open", "--json"], cwd=folder, stdout=subprocess.PIPE)
+    assert door.stdout is not None
+    yield json.loads(door.stdout.readline())["link"]
+    door.terminate()
+    door.wait(PATIENCE_S)
+    door.stdout.close()
+
+
+def test_it_goes_on_with_the_next_owner(browser: Browser, folder: Path, link: str) -> None:
+    api = Api(Connection(Project(folder).socket))
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(link)
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        expect(page.locator("#link")).to_have_text("live")
+        page.evaluate("window.same = true")
+        before = api.get("/api/v1/owner")["pid"]
+        os.kill(before, signal.SIGKILL)
+        (folder / "plan.md").write_text("- [ ] After the kill {#after}\n  echo said; exit 0\n")
+        run = run_muster(folder, "plan", "add", "plan.md")
+        assert run.returncode == 0, run.stderr
+        expect(page.get_by_role("link", name="plan", exact=True)).to_be_visible()
+        expect(page.locator("#link")).to_have_text("live")
+        assert page.evaluate("window.same")
+        page.get_by_role("link", name="plan", exact=True).click()
+        page.get_by_role("link", name="after", exact=True).click()
+        expect(page.locator("h1")).to_contain_text("completed")
+        expect(page.get_by_label("Transcript", exact=True)).to_have_text("said")
+    api.close()

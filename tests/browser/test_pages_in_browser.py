@@ -1,0 +1,201 @@
+"""What only a browser shows: live patches, focus, keyboard, contrast, width."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import browsers
+import pytest
+from browsers import Let
+from playwright.sync_api import Page, expect
+
+from far_servers import FarOwner
+from muster.model import commands as c
+from patience import PATIENCE_S
+
+MS = PATIENCE_S * 1000
+PHONE = {"width": 360, "height": 740}
+expect.set_options(timeout=MS)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    try:
+        return browsers.axe()
+    except browsers.NotInstalled as missing:
+        pytest.skip(str(missing))
+
+
+def ask(far: FarOwner, question: str = "Which schema?") -> int:
+    """The running task asks, and waits."""
+    number: int = far.tasks()["api"].id
+    far.do(c.Ask(task_id=number, epoch=1, question=question))
+    return number
+
+
+def paths(far: FarOwner) -> list[str]:
+    tasks = far.tasks()
+    told = [f"/tasks/{tasks[key].id}" for key in ("api", "tests", "docs")]
+    told += [f"/tasks/{tasks['tests'].id}/transcript", f"/tasks/{tasks['docs'].id}/cancel"]
+    return ["/", "/tasks", "/inbox", "/plans", "/plans/billing", "/plans/billing/cancel", "/nowhere", *told]
+
+
+def violations(page: Page, axe: str) -> list[Any]:
+    page.evaluate(axe)
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = page.evaluate("(tags) => axe.run({runOnly: tags})", tags)
+    return [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_rule_of_accessibility_is_broken(far: FarOwner, let_in: Let, axe: str, scheme: str) -> None:
+    ask(far)
+    page = let_in(color_scheme=scheme)
+    for path in [*paths(far), "/enter"]:
+        page.goto(path)
+        assert violations(page, axe) == [], path
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(far: FarOwner, let_in: Let) -> None:
+    ask(far, "a-very-long-name/" * 30)
+    page = let_in(viewport=PHONE)
+    for path in paths(far):
+        page.goto(path)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+
+
+def test_what_happens_is_on_the_page_without_loading_it_again(far: FarOwner, let_in: Let) -> None:
+    number = far.tasks()["other"].id
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    expect(page.locator("#link")).to_have_text("live")
+    page.evaluate("window.same = true")
+    far.do(c.Pause(task_id=number, actor="user:ann"))
+    expect(page.locator("h1")).to_contain_text("paused")
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    assert page.evaluate("window.same")
+
+
+def test_what_an_agent_prints_is_added_as_it_comes(far: FarOwner, let_in: Let) -> None:
+    number = far.tasks()["api"].id
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    expect(page.locator("#link")).to_have_text("live")
+    far.log(number, 1, b"first line\nsecond ")
+    transcript = page.get_by_label("Transcript", exact=True)
+    expect(transcript).to_contain_text("second")
+    far.log(number, 1, b"line\n<b>third</b>\n", offset=18)
+    expect(transcript).to_contain_text("<b>third</b>")
+    assert transcript.inner_text().split("\n") == ["first line", "second line", "<b>third</b>"]
+
+
+def test_nothing_is_taken_from_under_who_types(far: FarOwner, let_in: Let) -> None:
+    ask(far)
+    page = let_in()
+    page.goto("/inbox")
+    expect(page.locator("#link")).to_have_text("live")
+    answer = page.get_by_label("Your answer to billing/api")
+    answer.press_sequentially("half an ans")
+    far.do(c.Enqueue(plan="late", source=None, tasks=(c.Spec(title="Late", key="late"),), actor="user:ann"))
+    late = far.tasks()["late"].id
+    far.do(c.Pause(task_id=late, actor="user:ann"))
+    far.do(c.Skip(task_id=far.tasks()["tests"].id, actor="user:ann"))
+    expect(page.get_by_role("link", name="billing/tests")).to_have_count(0)
+    assert answer.input_value() == "half an ans"
+    assert answer.evaluate("(it) => it === document.activeElement && it.selectionStart === 11")
+    answer.press_sequentially("wer")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("status").filter(has_text="Answer: done.")).to_be_visible()
+    assert far.tasks()["api"].status == "PENDING"
+
+
+def test_rows_stay_where_they_are_while_somebody_points_at_them(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto("/tasks")
+    expect(page.locator("#link")).to_have_text("live")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(5)
+    rows.first.hover()
+    far.do(c.Enqueue(plan="late", source=None, tasks=(c.Spec(title="Late", key="late"),), actor="user:ann"))
+    expect(page.locator("#link")).to_have_text(re.compile("1 not shown"))
+    expect(rows).to_have_count(5)
+    page.mouse.move(0, 0)
+    expect(rows).to_have_count(6)
+
+
+def test_a_page_comes_back_after_its_server(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto("/tasks")
+    expect(page.locator("#link")).to_have_text("live")
+    page.evaluate("window.same = true")
+    far.stop()
+    expect(page.locator("#link")).to_have_text(re.compile("stale since"))
+    far.start()
+    far.do(c.Pause(task_id=far.tasks()["other"].id, actor="user:ann"))
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator("tbody")).to_contain_text("paused")
+    assert page.evaluate("window.same"), "and it is the same page"
+
+
+def test_without_scripts_everything_but_the_live_view_works(far: FarOwner, let_in: Let) -> None:
+    ask(far)
+    page = let_in(java_script_enabled=False)
+    page.get_by_label("Your answer to billing/api").fill("the new one")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("status").filter(has_text="Answer: done.")).to_be_visible()
+    page.get_by_role("link", name="Tasks").click()
+    page.get_by_label("waiting").check()
+    page.get_by_role("button", name="Show").click()
+    assert "status=pending" in page.url
+    page.get_by_role("link", name="billing/other").click()
+    page.get_by_role("link", name="Cancel…").click()
+    page.get_by_label("Why?").fill("not needed")
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("h1")).to_contain_text("cancelled")
+    assert (far.tasks()["api"].status, far.tasks()["other"].status) == ("PENDING", "CANCELLED")
+    page.get_by_role("button", name="Sign out").click()
+    page.goto("/tasks")
+    expect(page.get_by_role("heading")).to_have_text("muster")
+
+
+def test_keys_do_what_the_page_does(far: FarOwner, let_in: Let, axe: str) -> None:
+    number = far.tasks()["other"].id
+    page = let_in()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url("**/tasks")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.textContent") == "billing/api"
+    page.keyboard.press("/")
+    page.keyboard.press("g")
+    page.keyboard.press("p")
+    assert page.url.endswith("/tasks"), "who types in a field presses no key of ours"
+    page.goto(f"/tasks/{number}")
+    page.keyboard.press("?")
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    assert violations(page, axe) == []
+    dialog.get_by_role("button", name="Do it: pause this task").click()
+    expect(page.locator("h1")).to_contain_text("paused")
+    page.keyboard.press("c")
+    page.wait_for_url(f"**/tasks/{number}/cancel")
+    page.go_back()
+    page.keyboard.press("?")
+    dialog.get_by_label("single keys do these things").uncheck()
+    dialog.get_by_role("button", name="Close").click()
+    page.keyboard.press("c")
+    assert page.url.endswith("done=pause")
+
+
+def test_all_of_a_page_is_reached_by_the_keyboard(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto(f"/tasks/{far.tasks()['other'].id}")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    focused = page.evaluate("document.activeElement.textContent")
+    assert focused in {"Pause", "Cancel…"}, focused
