@@ -66,7 +66,7 @@ class Owner:
     async def _serve(self, ready: threading.Event) -> None:
         self._loop = asyncio.get_running_loop()
         wakeups = LocalWakeups()
-        engine = Engine(self.store, SystemChance(), Policy())
+        engine = Engine(self.store, SystemChance(), Policy(), vault=self.served.vault)
         self._batcher = Batcher(engine, self.clock.now, wakeups.publish)
         self._backend = backend(self.served, self.store, self._batcher, self.clock, wakeups)
         self.socket.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from muster.cli.main import main
 from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.hosts import vault
+from muster.model.input_secrets import input_purpose
 from muster.model.secrets import secret_purpose
 from muster.model.webhooks import sealed_for
 from muster.stores.sqlite.store import SqliteStore
@@ -51,6 +52,8 @@ def check(folder: str) -> None:
         reads = store.reads.of(workspace.id)
         (secret,) = drive(reads.sealed_secrets()).values()
         keys.unseal(secret, secret_purpose(workspace.id, "TOKEN"))
+        for task in drive(reads.sealed_inputs(0, 9)):
+            assert "s3cret" in keys.unseal(task.sealed, input_purpose(workspace.id, task.task_id))
         (webhook,) = drive(reads.webhooks())
         keys.unseal(drive(reads.webhook_secret(webhook.id)) or "", sealed_for(workspace.id))
     store.close()

@@ -28,7 +28,7 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
     assert cli("secrets", "set", "GITHUB_TOKEN", stdin=f"{VALUE}-new".encode()).code == 0
     (told,) = json.loads(cli("secrets", "list", "--json").out)
     assert (told["name"], told.keys()) == ("GITHUB_TOKEN", {"name", "setBy", "setAtMs"})
-    assert cli("secrets", "rotate").out == "a new key: 1 secrets and 0 webhooks sealed anew\n"
+    assert cli("secrets", "rotate").out == "a new key: 1 secrets, 0 webhooks and 0 tasks sealed anew\n"
     (sealed,) = drive(empty.store.reads.sealed_secrets()).values()
     assert empty.served.vault.unseal(sealed, secret_purpose(1, "GITHUB_TOKEN")) == f"{VALUE}-new"
     assert cli("secrets", "delete", "GITHUB_TOKEN").code == 0
@@ -125,14 +125,17 @@ def test_a_rotation_that_is_killed_at_any_step_leaves_all_of_it_readable(tmp_pat
         assert subprocess.run(said, cwd=tmp_path, input=VALUE, text=True, check=True, stdout=subprocess.PIPE)
         hook = ("webhook", "add", "https://example.org/x", "--workspace", workspace)
         assert run_muster(tmp_path, *hook).returncode == 0
+    said = [*MUSTER, "task", "add", "one", "--input-context", "-"]
+    context = json.dumps({"apiKey": VALUE})
+    assert subprocess.run(said, cwd=tmp_path, input=context, text=True, check=True, stdout=subprocess.PIPE)
     steps = subprocess.run(
         [sys.executable, Path(__file__).with_name("killed_rotation.py"), tmp_path],
         capture_output=True,
         text=True,
         check=True,
     )
-    told = "a new key: 2 secrets and 2 webhooks sealed anew"
-    assert steps.stdout.splitlines() == ["key", "commit", "commit", "key", told, "done"]
+    told = "a new key: 2 secrets, 2 webhooks and 1 tasks sealed anew"
+    assert steps.stdout.splitlines() == ["key", *["commit"] * 4, "key", told, "done"]
     assert len((tmp_path / ".muster" / "vault.key").read_text().split()) == 1
 
 
@@ -144,3 +147,22 @@ def test_a_lost_key_is_told_before_anything_is_sealed_anew(cli: Any, empty: Any)
     assert told.code != 0
     assert "secret TOKEN" in told.err and "muster secrets set TOKEN" in told.err
     assert key_file.read_text() == f"{'0' * 64}\n"
+
+
+def test_who_waits_for_secrets_that_nobody_can_open_keeps_the_key_from_changing(cli: Any, empty: Any) -> None:
+    empty.seed()
+    context = json.dumps({"apiKey": VALUE}).encode()
+    for title in ("waits", "is-over"):
+        assert cli("task", "add", title, "--key", title, "--input-context", "-", stdin=context).code == 0
+    key_file = empty.root / ".muster" / "vault.key"
+    key_file.write_text(f"{'0' * 64}\n")
+    told = cli("secrets", "rotate")
+    assert told.code != 0 and "the input context of task" in told.err and "muster task edit" in told.err
+    assert key_file.read_text() == f"{'0' * 64}\n"
+    for title in ("waits", "is-over"):
+        assert cli("task", "cancel", title).code == 0
+    told = cli("secrets", "rotate")
+    assert (told.code, told.out.splitlines()[1:]) == (
+        0,
+        ["2 tasks that have ended hold secrets whose key is lost; they stay as they were"],
+    )

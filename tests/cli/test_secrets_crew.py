@@ -20,6 +20,8 @@ from patience import PATIENCE_S
 __all__ = ["hook"]
 
 CANARY = 'ca"nary/w+rd-0123456789-äé'
+INPUT = "in/put+canary-0123456789-ßü"
+"""The same in a task's input context."""
 SETTINGS = """\
 agent = "shell"
 [webhooks]
@@ -31,6 +33,11 @@ command = ["sh"]
 prompt = "script"
 secrets = ["CANARY"]
 check = "! printenv CANARY"
+[agents.given]
+command = ["sh"]
+prompt = "script"
+check = "! grep -rl 0[1]23456789-ß ."
+review = "judge"
 [agents.talker]
 kind = "claude-code"
 command = ["TALKER"]
@@ -68,6 +75,24 @@ PLAN = """\
   muster report fail --kind invalid "cannot with $CANARY"
   ```
 - [ ] Talk about it {#talk agent=talker}
+- [ ] Print what it is given {#given agent=given}
+  ```sh
+  F="$MUSTER_INPUT_CONTEXT_FILE"
+  IN=$(python3 -c 'import json, sys; print(json.load(sys.stdin)["password"])' < "$F")
+  cat "$F"; echo "plain $IN"; printf 'user:%s' "$IN" | base64; echo "on stderr $IN" >&2
+  python3 -c 'import sys; print(ascii(sys.stdin.read()))' < "$F"
+  printf '%s' "$IN" | head -c 12; sleep 1; printf '%s\\n' "$IN" | tail -c +13
+  muster report checkpoint - < "$F"; muster report progress 40 --step "at $IN"
+  muster report artifact "$IN" "https://example.org/$IN"
+  printf 'kept %s' "$IN" > left; muster report artifact left left; rm left
+  printf '{"token": "%s"}' "$IN" | muster task add "about $IN" --plan later --key y --input-context -
+  touch made-by-given; printf '{"said": "%s"}' "$IN" > $MUSTER_RESULT
+  touch $MUSTER_ROOT/given; while [ ! -e $MUSTER_ROOT/go ]; do sleep 0.05; done
+  ```
+- [ ] Fail with what it is given {#fell agent=given retries=0}
+  ```sh
+  echo "no access with $(cat "$MUSTER_INPUT_CONTEXT_FILE")" >&2; exit 3
+  ```
 - [ ] Ask about it {#ask agent=leaky}
   ```sh
   muster report ask "is $CANARY right?"
@@ -96,21 +121,34 @@ with socket.socket(socket.AF_UNIX) as line:
     line.sendall(f"POST /worker/v1/secrets HTTP/1.1\\r\\nContent-Length: {len(body)}\\r\\n\\r\\n{body}".encode())
     print(line.recv(65536).decode())
 """
-ENDS = {"print": "COMPLETED", "fail": "FAILED", "say": "FAILED", "talk": "COMPLETED", "ask": "PAUSED"}
+ENDS = {
+    "print": "COMPLETED",
+    "fail": "FAILED",
+    "say": "FAILED",
+    "talk": "COMPLETED",
+    "ask": "PAUSED",
+    "given": "COMPLETED",
+    "fell": "FAILED",
+}
 ASKED = (
-    *(("logs", ref) for ref in ("print", "talk", "fail", "say", "ask")),
+    *(("logs", ref) for ref in ("print", "talk", "fail", "say", "ask", "given", "fell")),
     ("artifact", "get", "print", "left"),
+    ("artifact", "get", "given", "left"),
     *(("task", "show", ref, "--json") for ref in (*ENDS, "later/x")),
     *(("audit", "list", "--json"), ("inbox",), ("status",), ("secrets", "list", "--json")),
 )
 FORMS = [
-    CANARY.encode(),
-    json.dumps(CANARY)[1:-1].encode(),
-    json.dumps(CANARY, ensure_ascii=False)[1:-1].encode(),
-    quote(CANARY, safe="").encode(),
-    CANARY.encode().hex().encode(),
-    base64.b64encode(b"user:" + CANARY.encode())[8:-8],
-    b"0123456789",
+    form
+    for value in (CANARY, INPUT)
+    for form in (
+        value.encode(),
+        json.dumps(value)[1:-1].encode(),
+        json.dumps(value, ensure_ascii=False)[1:-1].encode(),
+        quote(value, safe="").encode(),
+        value.encode().hex().encode(),
+        base64.b64encode(b"user:" + value.encode())[8:-8],
+        b"0123456789",
+    )
 ]
 
 
@@ -127,17 +165,22 @@ def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
     commit_first(project, "talker", "ask.py")
     webhook = str(json.loads(muster(project, "webhook", "add", hook.url, "--json").stdout)["id"])
     assert muster(project, "plan", "add", "plan.md", "--order", "free").returncode == 0
-    with started(project, "up", "--workers", "2") as crew:
+    for ref in ("given", "fell"):
+        edit = [*MUSTER, "task", "edit", ref, "--input-context", "-", "--agent", "given"]
+        context = json.dumps({"password": INPUT, "host": "here"})
+        subprocess.run(edit, cwd=project, input=context, text=True, check=True, stdout=subprocess.DEVNULL)
+    with started(project, "up", "--workers", "3") as crew:
         until(lambda: "muster secrets set CANARY" in muster(project, "why", "print").stdout, "it waits")
         said = [*MUSTER, "secrets", "set", "CANARY"]
         subprocess.run(said, cwd=project, input=CANARY, text=True, check=True, stdout=subprocess.DEVNULL)
-        until(lambda: {"print", "talk"} <= {path.name for path in project.iterdir()}, "both are at work")
+        at_work = {"print", "talk", "given"}
+        until(lambda: at_work <= {path.name for path in project.iterdir()}, "they are at work")
         assert {"sh", "talker"} <= _who_has_it() <= {"sh", "sleep", "talker"}
         _look_for_it(project, but=".muster/attempts")  # what is being printed
         assert muster(project, "artifact", "get", "print", "left").stdout.startswith("kept ****")
         (project / "go").touch()
         until(lambda: [_status(project, ref) for ref in ENDS] == list(ENDS.values()), "they have ended")
-        until(lambda: _told(hook).count("task.needs_person") == 3, "all is told")
+        until(lambda: _told(hook).count("task.needs_person") == 4, "all is told")
         assert "secrets are for its worker" in (project / "refused").read_text()
         _look_for_it(project)
         answers = [muster(project, *words).stdout for words in (*ASKED, ("webhook", "messages", webhook))]
@@ -148,6 +191,7 @@ def test_an_agents_secret_is_its_own(tmp_path: Path, hook: Hook) -> None:
     assert "plain ****" in answers[0] and "on stderr ****" in answers[0]
     assert f"{len(CANARY.encode()) + 1}\n" in answers[0], "its reviewer had it as well"
     assert "Bash: echo ****" in answers[1]
+    assert "plain ****" in answers[5] and "on stderr ****" in answers[5] and "no access with" in answers[6]
     for answer in (*answers, *(body.decode() for _, body in hook.got)):
         assert [form for form in FORMS if form in answer.encode()] == []
     _look_for_it(project)
@@ -167,6 +211,7 @@ def _who_has_it() -> set[str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            assert INPUT.encode() not in words, process
             if CANARY.encode() in words:
                 assert CANARY.encode() not in (process / "cmdline").read_bytes()
                 found.add((process / "comm").read_text().strip())

@@ -110,6 +110,7 @@ def new_task(
     title: str = "a title",
     agent: str | None = None,
     from_file: bool = False,
+    input_sealed: str = "",
     **changes: Any,
 ) -> tuple[NewTask, Task]:
     text = NewTask(
@@ -130,6 +131,7 @@ def new_task(
         created_at_ms=NOW.wall_ms,
         dependencies=after,
         from_file=from_file,
+        input_sealed=input_sealed,
     )
     unmet = sum(not met for _, met in after)
     return text, make_task(task_id, **({"unmet": unmet} | changes))

@@ -12,6 +12,7 @@ from muster.model.access import Member, Right, Role, Token
 from muster.model.agents import AgentBeat, AgentRow, Condition
 from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.model.secrets import Secret
+from muster.model.states import TaskStatus
 from muster.model.webhooks import HookKind, NewMessage, Webhook
 
 ELSEWHERE = 70
@@ -131,6 +132,27 @@ def test_secrets_are_kept_sealed(two: Subject) -> None:
     assert two.read("sealed_secrets") == {"KEY": "third"}
     assert two.read("secrets") == [replace(key, set_by="eve")]
     assert two.of(ELSEWHERE).read("sealed_secrets") == {} == two.of(ELSEWHERE).tx("sealed_secrets")
+
+
+def test_secrets_of_input_contexts_are_kept_with_their_task(two: Subject) -> None:
+    two.write(
+        new_tasks=[new_task(1), new_task(2, input_sealed="two"), new_task(4, input_sealed="four")],
+        opened=[make_attempt(2, 1, agent="dev"), make_attempt(1, 1, agent="dev")],
+    )
+    rows = [(2, "two", TaskStatus.PENDING), (4, "four", TaskStatus.PENDING)]
+    assert two.tx("sealed_inputs", 0, 9) == two.read("sealed_inputs", 0, 9) == rows
+    assert two.tx("sealed_inputs", 0, 1) == rows[:1] and two.read("sealed_inputs", 2, 9) == rows[1:]
+    assert [two.read("sealed_input", number) for number in (1, 2, 3)] == ["", "two", ""]
+    assert two.tx("sealed_of_agent", "dev") == two.read("sealed_of_agent", "dev") == [2]
+    assert two.read("sealed_of_agent", "other") == []
+    other = two.of(ELSEWHERE)
+    other.tx("reseal_input", 2, "foreign")
+    two.tx("reseal_input", 2, "anew")
+    assert two.tx("sealed_input", 2) == "anew"
+    assert [bool(text.has_secrets) for text in two.tx("job_texts", [1, 2])] == [False, True]
+    assert other.tx("sealed_input", 2) == other.read("sealed_input", 2) == ""
+    assert other.tx("sealed_inputs", 0, 9) == other.read("sealed_inputs", 0, 9) == []
+    assert other.tx("sealed_of_agent", "dev") == other.read("sealed_of_agent", "dev") == []
 
 
 def test_agents_are_put_and_found_by_their_token(two: Subject) -> None:

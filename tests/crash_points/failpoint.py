@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
-from muster.model.seals import Grants
 from muster.model.task import Now
 from muster.ports.engine import Asked
 from muster.ports.runtime import Chance
@@ -74,8 +73,8 @@ def install(path: Path) -> None:
     failpoint = Failpoint(path)
     answer = Application.answer
 
-    def engine(store: Store, chance: Chance, policy: Policy, grants: Grants) -> CrashingEngine:
-        return CrashingEngine(store, chance, policy, failpoint, grants)
+    def engine(store: Store, chance: Chance, policy: Policy, *keys: Any) -> CrashingEngine:
+        return CrashingEngine(store, chance, policy, failpoint, *keys)
 
     async def then(app: Application, request: Request) -> Reply:
         reply = await answer(app, request)
@@ -92,11 +91,11 @@ class CrashingEngine(Engine):
     """An engine with the points around its commits."""
 
     def __init__(
-        self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint, grants: Grants
+        self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint, *keys: Any
     ) -> None:
         self._failpoint = failpoint
         self._brink = _Brink(store, failpoint)
-        super().__init__(self._brink, chance, policy, grants)
+        super().__init__(self._brink, chance, policy, *keys)
 
     async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
         names = {type(one.command).__name__ for one in asked}

@@ -50,8 +50,9 @@ class Site:
     async def _serve(self) -> None:
         store = SqliteStore.open(self._store_path)
         clock, wakeups = SystemClock("boot-a"), LocalWakeups()
-        batcher = Batcher(Engine(store, SystemChance(), Policy()), clock.now, wakeups.publish)
         self.owner = ServedOwner(store, self._store_path)
+        engine = Engine(store, SystemChance(), Policy(), vault=self.owner.vault)
+        batcher = Batcher(engine, clock.now, wakeups.publish)
         self.backend = backend(self.owner, store, batcher, clock, wakeups)
         self._loop, self._wakeups = asyncio.get_running_loop(), wakeups
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:

@@ -28,6 +28,7 @@ TEXT_CHARS_MAX = 100_000
 REFUSED_MAX = 20
 INPUT_CHARS_MAX = 20_000
 """Of what a task gives its agent, in a prompt."""
+_NO_WORD = "It holds secrets: print none of them, and write none of them to a file."
 _TAIL_BYTES = 1 << 16
 _LAST_CHARS = 4096
 """Of stderr: where a program that ran out of memory says so, with its stack below."""
@@ -109,12 +110,20 @@ def input_text(job: Job, folder: AttemptFolder, *, reads_all: bool = True) -> st
     """Where the agent finds what it is given to work with, or that itself where it may not read it there."""
     if not job.input_context:
         return ""
-    place = folder.input_context.absolute()
+    place = input_place(job, folder)
     if reads_all:
-        return f"What you are given to work with is JSON in {place}."
+        warned = f" {_NO_WORD}" if job.input_file else ""
+        return f"What you are given to work with is JSON in {place}.{warned}"
     given = msgspec.json.format(msgspec.json.encode(job.input_context)).decode()
     cut = f"\n(cut; all of it is in {place})" if len(given) > INPUT_CHARS_MAX else ""
-    return f"What you are given to work with, as JSON:\n\n{given[:INPUT_CHARS_MAX]}{cut}"
+    hidden = (
+        f"\n\nStars stand for secrets, which programs find in {place}. {_NO_WORD}" if job.input_file else ""
+    )
+    return f"What you are given to work with, as JSON:\n\n{given[:INPUT_CHARS_MAX]}{cut}{hidden}"
+
+
+def input_place(job: Job, folder: AttemptFolder) -> Path:
+    return (job.input_file or folder.input_context).absolute()
 
 
 def refuse_unpassable(job: Job) -> None:
@@ -135,7 +144,7 @@ def write_inputs(job: Job, folder: AttemptFolder, *, prompt: str, home: Home | N
     folder.path.chmod(0o700)
     folder.result.unlink(missing_ok=True)
     write_private(folder.prompt, prompt.encode())
-    if job.input_context:
+    if job.input_context and job.input_file is None:
         write_private(folder.input_context, msgspec.json.encode(job.input_context))
     if job.checkpoint is None:
         folder.checkpoint.unlink(missing_ok=True)
@@ -164,7 +173,7 @@ def job_env(job: Job, folder: AttemptFolder) -> dict[str, str]:
     if job.told:
         env["MUSTER_HANDOVER"] = job.told
     if job.input_context:
-        env["MUSTER_INPUT_CONTEXT_FILE"] = str(folder.input_context.absolute())
+        env["MUSTER_INPUT_CONTEXT_FILE"] = str(input_place(job, folder))
     if job.checkpoint is not None:
         env["MUSTER_CHECKPOINT"] = str(folder.checkpoint.absolute())
     return env

@@ -28,6 +28,7 @@ from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
 from muster.engine.incarnation import PROJECT
+from muster.engine.inputs import Inputs
 from muster.engine.intents import Intents
 from muster.engine.moved_boxes import OtherFiles, all_left
 from muster.engine.policy import Policy
@@ -53,6 +54,7 @@ from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.full_disk import NO_SPACE, full_disk
+from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.vault import KeyVault
@@ -183,7 +185,7 @@ class Owner:
             self.runtime = runtime_of(self._config.runtime if self.long_lived else RuntimeSettings())
             self.wakeups = self.runtime.wakeups
             self.batcher = Batcher(
-                Engine(self.store, SystemChance(), self._policy, self.signer.grants()),
+                Engine(self.store, SystemChance(), self._policy, self.signer.grants(), self.vault),
                 self.clock.now,
                 self.wakeups.publish,
                 slow_ms=own_stall_ms(self._config.health.lease_s),
@@ -215,7 +217,7 @@ class Owner:
 
     def backend(self) -> Backend:
         """That of the default workspace."""
-        closing = asyncio.Event()
+        closing, inputs = asyncio.Event(), Inputs(self.vault, self.signer.grants())
 
         @functools.cache
         def of(workspace_id: int) -> Backend:
@@ -228,7 +230,9 @@ class Owner:
                 of=of,
                 engine=Intents(engine, reads, self.clock, self._branches),
                 reads=reads,
-                queries=Queries(reads, self.clock, self._policy, crew_up=self.long_lived, left=left),
+                queries=Queries(
+                    reads, self.clock, self._policy, crew_up=self.long_lived, left=left, inputs=inputs
+                ),
                 wakeups=self.wakeups,
                 owner=self if local else GuestOwner(self),
                 closing=closing,
@@ -340,6 +344,7 @@ class Owner:
         took = await self.batcher.execute(NewBoot(project=self._host.project))
         assert isinstance(took, TookOver)
         killed = kill_recorded(self._project.attempts_dir, self._host)
+        sweep(self._project.attempts_dir)
         self.term = took.term
         log.info("term %d: adopted %d attempts, killed %d leftovers", took.term, took.adopted, killed)
 

@@ -22,6 +22,7 @@ from muster.config.identity import refuse_copy, refuse_host, settle
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock
+from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.log_file import LogFile
 from muster.hosts.process_tree import kill_recorded
@@ -397,6 +398,7 @@ class SupervisedCrew:
     def _sweep(self) -> None:
         """Of dead workers' agents no process is left, whether or not anybody has noted it."""
         kill_recorded(self._project.attempts_dir, self._host)
+        sweep(self._project.attempts_dir)
         self._host.kill_marked(self._marks)
         deadline_s = time.monotonic() + KILL_S
         while kill_leftovers(self.supervisor.own_pids) and time.monotonic() < deadline_s:

@@ -16,6 +16,7 @@ from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
+from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.plain_files import replace_plain
 from muster.hosts.process_tree import kill_recorded
@@ -122,6 +123,7 @@ class RemoteCrew:
         finally:
             supervisor.kill_workers()
             kill_recorded(self._attempts_dir, self._host)
+            sweep(self._attempts_dir)
             self._lock.release()
 
     def _know(self) -> None:

@@ -30,6 +30,7 @@ from muster.engine.audit import Auditor
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
 from muster.engine.fence import present_term
+from muster.engine.inputs import Inputs
 from muster.engine.intents import Intents
 from muster.engine.leader import Leader
 from muster.engine.moved_boxes import all_left
@@ -121,7 +122,7 @@ class Server:
             self.signer = signer_of(project)
             self.runtime = runtime_of(config.runtime)
             stack.push_async_callback(self.runtime.aclose)
-            engine = Engine(self.store, SystemChance(), self._policy, self.signer.grants())
+            engine = Engine(self.store, SystemChance(), self._policy, self.signer.grants(), self.vault)
             slow_ms = own_stall_ms(config.health.lease_s)
             self.batcher = AsyncBatcher(engine, self.clock.now, self.runtime.wakeups.publish, slow_ms=slow_ms)
             stack.push_async_callback(self.batcher.aclose)
@@ -150,7 +151,7 @@ class Server:
 
     def backend(self) -> Backend:
         """That of the default workspace."""
-        closing = asyncio.Event()
+        closing, inputs = asyncio.Event(), Inputs(self.vault, self.signer.grants())
 
         @functools.cache
         def of(workspace_id: int) -> Backend:
@@ -160,7 +161,7 @@ class Server:
                 of=of,
                 engine=Intents(self.batcher.of(workspace_id), reads, self.clock, None),
                 reads=reads,
-                queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left),
+                queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left, inputs=inputs),
                 wakeups=self.runtime.wakeups,
                 owner=self if workspace_id == DEFAULT_WORKSPACE else GuestOwner(self),
                 closing=closing,

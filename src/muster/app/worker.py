@@ -24,6 +24,7 @@ from muster.client.reports import SERVER, SOCKET
 from muster.config.identity import settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import COMMAND, AgentConfig, Config
+from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
@@ -89,6 +90,7 @@ def run_worker(root: Path, server: str = "") -> int:
     host, chance = LocalHost(settle(project)), SystemChance()
     become_subreaper()
     kill_recorded(project.attempts_dir, host)
+    sweep(project.attempts_dir)
     process = host.identify(os.getpid())
     assert process is not None
     given = SecretsOfAgents({name: agent.secrets for name, agent in config.agents.items()})

@@ -58,7 +58,12 @@ def _delete(args: argparse.Namespace) -> int:
 def _rotate(args: argparse.Namespace) -> int:
     with workspace(args) as context:
         done = context.post("/api/v1/vault/rotate")
-    told = f"a new key: {done['secrets']} secrets and {done['webhooks']} webhooks sealed anew"
+    told = f"a new key: {done['secrets']} secrets, {done['webhooks']} webhooks and {done['tasks']} tasks"
+    told += " sealed anew"
+    if done["lost"]:
+        told += (
+            f"\n{done['lost']} tasks that have ended hold secrets whose key is lost; they stay as they were"
+        )
     return answer(args, done, told)
 
 

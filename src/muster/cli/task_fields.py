@@ -19,7 +19,7 @@ from muster.model.errors import BadInput, IllegalMove, NotFound
 from muster.model.fields import OPTIONS, Field, camel
 from muster.model.json_value import Json
 
-PROMPT_BYTES_MAX = 4 << 20
+PROMPT_BYTES_MAX = INPUT_BYTES_MAX = 4 << 20
 
 
 def add(verbs: Any) -> None:
@@ -169,11 +169,30 @@ def _value(field: Field, editing: bool, text: str) -> dict[str, Any]:
     if editing and not text:
         return {field.name: field.usual}
     try:
+        if field.kind is kinds.OBJECT:
+            return field.read(_from_file(text))
         if field.kind is kinds.PAIRS:  # one each, since a value may hold a comma
             return {field.name: dict([kinds.pair(text)])}
         return field.read(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text[:50]!r} is not {field.expected}") from None
+        # What may hold secrets is not repeated.
+        shown = "this" if field.kind is kinds.OBJECT else repr(text[:50])
+        raise argparse.ArgumentTypeError(f"{shown} is not {field.expected}") from None
+
+
+def _from_file(text: str) -> str:
+    """What the file of `@FILE` holds, or stdin for `-`: an argument is shown in the process list."""
+    if text == "-":
+        data: bytes = stdin_bytes("the input", INPUT_BYTES_MAX, "less of it")
+        return data.decode()
+    if not text.startswith("@"):
+        return text
+    from pathlib import Path
+
+    try:
+        return Path(text[1:]).read_text("utf-8")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text[1:]} cannot be read: {error.strerror}") from None
 
 
 def given_fields(args: argparse.Namespace, context: Context) -> dict[str, Any]:

@@ -183,6 +183,7 @@ class Claims:
                     input_context=msgspec.json.decode(text.input_context)
                     if text.input_context != "{}"
                     else {},
+                    has_secrets=bool(text.has_secrets),
                 )
             )
         return tuple(jobs)

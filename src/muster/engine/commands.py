@@ -23,6 +23,7 @@ from muster.engine.dependencies import depend
 from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
+from muster.engine.inputs import Inputs
 from muster.engine.leader import join, lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
@@ -53,6 +54,7 @@ from muster.model.task import Now
 from muster.ports.engine import Asked
 from muster.ports.runtime import EVENTS, READY, Chance, orders_for
 from muster.ports.store import Store, Transaction, Tx
+from muster.ports.vault import Vault
 
 Outcome = Answer | MusterError
 """A refused command is a value: its neighbours in the batch are not touched by it."""
@@ -76,35 +78,38 @@ class Applied(Struct, frozen=True):
 
 
 class Engine:
-    def __init__(self, store: Store, chance: Chance, policy: Policy, grants: Grants | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        chance: Chance,
+        policy: Policy,
+        grants: Grants | None = None,
+        vault: Vault | None = None,
+    ) -> None:
+        """Without a `vault` it takes no secrets in."""
         self.store = store
         self.chance = chance
         self.policy = policy
         self._grants = grants
         self._memory = None if store.shared else Memory.lasting(grants)
-        self._enqueuer = Enqueuer(policy)
+        self._inputs = Inputs(vault, grants)
+        self._enqueuer = Enqueuer(policy, self._inputs)
         self._plan_updater = PlanUpdater(self._enqueuer)
         self._claims = Claims(policy)
         self._manual = Manual(self._claims, policy.claim_lease_s)
-        self._workers = Workers(policy)
-        self._plans = Plans(policy.failures_max)
+        self._workers, self._plans = Workers(policy), Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._access, self._webhooks = Access(), Webhooks(chance)
         self._agents = Agents(self._workers)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
-            c.Enqueue: self._plan_updater.add,
             **self._about_people(),
+            **self._about_plans(),
             **(self._webhooks.handlers() | self._agents.handlers()),
             **secrets.HANDLERS,
-            c.SetTicked: set_ticked,
-            SetSync: set_sync,
-            TakeTicks: self._enqueuer.enqueue,
-            c.PausePlan: self._plans.pause,
-            c.MovePlan: self._plans.move,
+            c.ResealInputs: self._inputs.reseal,
             c.AddSeal: add_seal,
             c.PruneEvents: prune_events,
-            c.ResumePlan: self._resume_plan,
             c.Heartbeat: self._workers.heartbeat,
             c.Deregister: self._workers.deregister,
             c.MarkWorkerDead: self._workers.mark_dead,
@@ -130,9 +135,6 @@ class Engine:
             c.Take: self._manual.take,
             c.Extend: self._manual.extend,
             c.GiveBack: self._manual.give_back,
-            UpdatePlan: self._plan_updater.update,
-            EditTask: self._plan_updater.edit,
-            CancelPlan: self._plan_updater.cancel,
         }
         self._plain = TASK_COMMANDS - _LED - {c.Retry} - self._handlers.keys()
         """Moves that need nothing but their task: most of what comes."""
@@ -150,6 +152,20 @@ class Engine:
             c.Join: join,
             c.Lead: lambda views, command: lead(views, command, self._workers),
             c.FreshLeases: self._workers.fresh_leases,
+        }
+
+    def _about_plans(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
+        return {
+            c.Enqueue: self._plan_updater.add,
+            UpdatePlan: self._plan_updater.update,
+            EditTask: self._plan_updater.edit,
+            CancelPlan: self._plan_updater.cancel,
+            c.SetTicked: set_ticked,
+            SetSync: set_sync,
+            TakeTicks: self._enqueuer.enqueue,
+            c.PausePlan: self._plans.pause,
+            c.MovePlan: self._plans.move,
+            c.ResumePlan: self._resume_plan,
         }
 
     def _about_people(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:

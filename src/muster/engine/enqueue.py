@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
+from muster.engine.inputs import Inputs
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
@@ -16,6 +16,7 @@ from muster.model.answers import Enqueued
 from muster.model.edits import free_name, short_slug, values_of
 from muster.model.errors import BadInput, Conflict, Overloaded
 from muster.model.graph import find_cycle
+from muster.model.input_secrets import secrets_in
 from muster.model.moves.waiting import enqueued
 from muster.model.people import ATTEMPT, THE_FILE
 from muster.model.profiles import Chooser, by_words, required
@@ -31,9 +32,20 @@ PAGE_TASKS = 500
 """So many new tasks are held in memory before they are written; the transaction still takes all or none."""
 
 
+class _Kept(NamedTuple):
+    """What the store has of a new task beside what was said of it."""
+
+    task_id: int
+    body_hash: str
+    """Of what its idempotency key stands for."""
+    sealed: str
+    """The secrets of its input context."""
+
+
 class Enqueuer:
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, inputs: Inputs) -> None:
         self.policy = policy
+        self.inputs = inputs
         self._chooser = Chooser(policy.profiles)
 
     async def enqueue(self, view: View, command: c.Enqueue) -> Enqueued:
@@ -48,20 +60,23 @@ class Enqueuer:
         if (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
             known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())
+        secrets = _secrets_of(command, known)
         await self._check_parents(view, command)
-        given = await self._given_before(view, command)
-        asked = command.tasks
+        hashes = self._hashes(command, secrets)
+        given = await self._given_before(view, command, hashes)
         command = await self._with_keys(view, command, found, given.keys())
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
+        numbers, sealed = await self._seal(view, fresh, secrets) if secrets else ((), {})
         await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
         if command.order not in ("", plan.task_order):
             plan = replace(plan, task_order=command.order)
             await view.tx.update_plan(plan)
         changed, completed, unproved = await self._compare(view, command, known)
-        ids = given | dict(zip(fresh, await view.tx.take_ids(len(fresh), view.now.wall_ms), strict=True))
+        numbers = numbers or await view.tx.take_ids(len(fresh), view.now.wall_ms)
+        ids = given | dict(zip(fresh, numbers, strict=True))
         parents = known | others
         by_key = {key: task.id for key, task in parents.items()}
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
@@ -74,8 +89,8 @@ class Enqueuer:
                 )  # it is done with what is below it, whatever its box says
                 done.discard(spec.key or "")
         for number, (at, spec) in enumerate(fresh.items(), 1):
-            hashed = _body_hash(asked[at]) if spec.idempotency_key is not None else ""
-            await self._add(view, command, plan, spec, hashed, task_id=ids[at], ids=by_key, done=done)
+            kept = _Kept(ids[at], hashes.get(at, ""), sealed.get(at, ""))
+            await self._add(view, command, plan, spec, kept, ids=by_key, done=done)
             if number % PAGE_TASKS == 0:
                 await view.flush()
         for at, spec in fresh.items():
@@ -129,7 +144,33 @@ class Enqueuer:
         for parent_id in sorted(parents):
             view.task(parent_id)
 
-    async def _given_before(self, view: View, command: c.Enqueue) -> dict[int, int]:
+    def _hashes(self, command: c.Enqueue, secrets: Mapping[int, Mapping[str, str]]) -> dict[int, str]:
+        """What idempotency keys stand for, by the places of their tasks in the command."""
+        return {
+            at: self.inputs.body_hash(spec, secrets.get(at, {}))
+            for at, spec in enumerate(command.tasks)
+            if spec.idempotency_key is not None
+        }
+
+    async def _seal(
+        self, view: View, fresh: dict[int, c.Spec], secrets: Mapping[int, Mapping[str, str]]
+    ) -> tuple[Sequence[int], dict[int, str]]:
+        """The numbers of new tasks, and the secrets of some, sealed for these; `fresh` has stars in their place.
+
+        Raises what `Inputs.of_task` raises: nothing was changed so far.
+        """
+        numbers = await view.tx.take_ids(len(fresh), view.now.wall_ms)
+        sealed = {}
+        for (at, spec), number in zip(list(fresh.items()), numbers, strict=True):
+            if found := secrets.get(at):
+                place = (view.tx.workspace_id, number)
+                context, sealed[at] = self.inputs.of_task(*place, spec.input_context, found)
+                fresh[at] = replace(spec, input_context=context)
+        return numbers, sealed
+
+    async def _given_before(
+        self, view: View, command: c.Enqueue, hashes: Mapping[int, str]
+    ) -> dict[int, int]:
         """Tasks, by their place in the command, that an earlier request with the same idempotency key has added.
 
         Raises Conflict where that one asked for something else, BadInput where one key is given twice.
@@ -146,7 +187,7 @@ class Enqueuer:
             if earlier is None:
                 continue
             body_hash, task_id = earlier
-            if body_hash != _body_hash(spec):
+            if body_hash != hashes[at]:
                 raise Conflict(
                     f"idempotency key {spec.idempotency_key} was used for another task ({task_id}); "
                     "nothing was added",
@@ -292,9 +333,8 @@ class Enqueuer:
         command: c.Enqueue,
         plan: Plan,
         spec: c.Spec,
-        body_hash: str,
+        kept: _Kept,
         *,
-        task_id: int,
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
@@ -303,7 +343,7 @@ class Enqueuer:
         lane = lane_key(plan.id, spec)
         decision = enqueued(
             spec,
-            task_id=task_id,
+            task_id=kept.task_id,
             workspace_id=view.tx.workspace_id,
             plan_id=plan.id,
             lane_id=await view.tx.lane_id(lane, view.now.wall_ms),
@@ -313,11 +353,13 @@ class Enqueuer:
         )
         view.add(decision)
         if spec.idempotency_key is not None:
-            await view.tx.add_idempotent(spec.idempotency_key, body_hash, task_id, view.now.wall_ms)
+            at_ms = view.now.wall_ms
+            await view.tx.add_idempotent(spec.idempotency_key, kept.body_hash, kept.task_id, at_ms)
         view.insert(
             NewTask(
                 **values_of(spec, view.now.wall_ms),
-                task_id=task_id,
+                task_id=kept.task_id,
+                input_sealed=kept.sealed,
                 key=spec.key,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
                 not_after_ms=spec.ends_at_ms(view.now.wall_ms),
@@ -368,8 +410,22 @@ def _names(command: c.Enqueue) -> set[str]:
     return names
 
 
-def _body_hash(spec: c.Spec) -> str:
-    return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
+def _secrets_of(command: c.Enqueue, known: Collection[str]) -> dict[int, dict[str, str]]:
+    """Those of input contexts, by the places of their tasks; what the plan holds already is not looked at.
+
+    Raises BadInput.
+    """
+    found: dict[int, dict[str, str]] = {}
+    for at, spec in enumerate(command.tasks):
+        if spec.input_context and (spec.key not in known or spec.idempotency_key is not None):
+            try:
+                secrets = secrets_in(spec.input_context)
+            except BadInput as error:
+                error.pointer = f"/tasks/{at}{error.pointer}"
+                raise
+            if secrets:
+                found[at] = secrets
+    return found
 
 
 def ticker(command: c.Enqueue) -> str:

@@ -69,6 +69,7 @@ class PlanUpdater:
     def __init__(self, enqueuer: Enqueuer) -> None:
         self._enqueuer = enqueuer
         self._policy = enqueuer.policy
+        self._inputs = enqueuer.inputs
 
     async def add(self, view: View, command: c.Enqueue) -> Enqueued:
         """Adds what a plan does not hold yet.  Of a file, boxes that are called otherwise now are still the same
@@ -85,7 +86,7 @@ class PlanUpdater:
                 await _refuse_moved(view, 0, command, command, [spec.key or "" for spec in command.tasks])
             return await self._enqueuer.enqueue(view, command)
         known = await self._known(view, plan, command)
-        filled = tuple(map(self._policy.filled, known.command.tasks))
+        filled, sealed = await self._shown(view, map(self._policy.filled, known.command.tasks), known.kept)
         order = command.order or plan.task_order
         diff = compare(plan.name, filled, known.kept, known.identity.renamed, order=order)
         await _refuse_moved(view, plan.id, command, known.command, diff.added)
@@ -103,7 +104,9 @@ class PlanUpdater:
             for change in diff.changed:
                 if (key := change.key) in anew and view.task(ids[key]).status in EDITABLE:
                     fields = _wanted(specs[key], known.kept[key], change)
-                    await self._edit(view, known.kept[key], fields, ids, command.actor)
+                    await self._edit(
+                        view, known.kept[key], fields, ids, actor=command.actor, sealed=sealed.get(key)
+                    )
             await view.flush()
         changed = tuple(change for change in diff.changed if change.key not in anew)
         told = {name: getattr(added, name) for name in Enqueued.__struct_fields__}
@@ -159,9 +162,10 @@ class PlanUpdater:
         tasks = tuple(self._policy.filled(t) for t in known.command.tasks if t.key not in command.leave)
         known = known._replace(command=replace(known.command, tasks=tasks))
         command = replace(command, tasks=tasks)
+        filled, sealed = await self._shown(view, tasks, kept)
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
-        diff = without(compare(name, tasks, kept, known.identity.renamed, order=order), command.leave)
+        diff = without(compare(name, filled, kept, known.identity.renamed, order=order), command.leave)
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
         staying = {change.key for change in diff.changed if change.kept}
         await self._refuse_cycle(view, _edges(command, kept, staying), kept)
@@ -169,7 +173,7 @@ class PlanUpdater:
         await view.flush()
         await self._note_boxes(view, known, added)
         ids = known.ids(added)
-        specs = {spec.key or "": spec for spec in command.tasks}
+        specs = {spec.key or "": spec for spec in filled}
         await view.load([task.id for task in kept.values()])
         ticked = {key: view.task(ids[key]) for key in diff.restored if specs[key].done}
         back = [key for key, task in ticked.items() if await self._enqueuer.proves(view, command, task)]
@@ -180,7 +184,9 @@ class PlanUpdater:
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
                 fields = _wanted(specs[change.key], kept[change.key], change)
-                await self._edit(view, kept[change.key], fields, ids, command.actor)
+                await self._edit(
+                    view, kept[change.key], fields, ids, actor=command.actor, sealed=sealed.get(change.key)
+                )
         for change in diff.removed:
             if not change.kept:
                 self._take_out(view, view.task(ids[change.key]), command.actor)
@@ -219,8 +225,11 @@ class PlanUpdater:
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
+        sealed = None
+        if (context := given.get("input_context")) is not None:
+            given["input_context"], sealed = await self._inputs.edited(view, kept, context)
         fields = task_fields_of(replace(task_fields_of(kept), **given))
-        await self._edit(view, kept, self._policy.filled(fields), ids, command.actor)
+        await self._edit(view, kept, self._policy.filled(fields), ids, actor=command.actor, sealed=sealed)
         await view.flush()
         return moved(view.task(kept.id))
 
@@ -259,9 +268,32 @@ class PlanUpdater:
             ids[by_id.get(number, str(number))] = number
         return ids
 
+    async def _shown(
+        self, view: View, specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]
+    ) -> tuple[tuple[c.Spec, ...], dict[str, str]]:
+        """As they are compared with what is kept: with stars in place of secrets, and these sealed, by key.
+
+        Raises BadInput.
+        """
+        found, sealed = [], {}
+        for spec in specs:
+            task, context = kept.get(spec.key or ""), spec.input_context
+            if task is not None and context:
+                context, sealed[task.key] = await self._inputs.edited(view, task, context)
+            found.append(replace(spec, input_context=context) if context is not spec.input_context else spec)
+        return tuple(found), sealed
+
     async def _edit(
-        self, view: View, kept: KeptTask, fields: TaskFields, ids: Mapping[str, int], actor: str
+        self,
+        view: View,
+        kept: KeptTask,
+        fields: TaskFields,
+        ids: Mapping[str, int],
+        *,
+        actor: str,
+        sealed: str | None = None,
     ) -> None:
+        """`sealed`: the secrets of its input context, where that is in question."""
         if not fields.is_group:
             self._policy.refuse_bare_script(fields)
         before = task_fields_of(kept)
@@ -284,8 +316,12 @@ class PlanUpdater:
                 lane_id=await view.tx.lane_id(lane, view.now.wall_ms),
                 unmet=sum(not done for done in edges.values()) if anew else task.unmet,
                 parent_task_id=parent_id,
+                input_sealed=sealed if "input_context" in changed else None,
             ),
         )
+        if sealed and "input_context" not in changed:
+            # The same values: they heal what cannot be opened any more.
+            await view.tx.reseal_input(kept.id, sealed)
         if anew:
             await view.tx.set_dependencies(kept.id, edges)
         if fields.on_failed is not FailedDependency.BLOCK:

@@ -62,7 +62,9 @@ async def give(view: View, command: c.AskSecrets) -> SealedSecrets:
             "stop this attempt's process",
         )
     known = await view.tx.sealed_secrets()
-    return SealedSecrets(sealed={name: known[name] for name in command.names if name in known})
+    sealed = {name: known[name] for name in command.names if name in known}
+    inputs = await view.tx.sealed_input(command.task_id) if command.inputs else ""
+    return SealedSecrets(sealed=sealed, inputs=inputs)
 
 
 HANDLERS: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import re
 import secrets
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,6 +30,8 @@ class KeyVault:
     def __init__(self, key_file: Path) -> None:
         self._key_file = key_file
         self.sealing = asyncio.Lock()
+        self._changing = threading.Lock()
+        """Both the thread that commits and the one that answers may be the first to seal something."""
 
     def seal(self, text: str, purpose: str) -> str:
         from nacl.bindings import crypto_aead_xchacha20poly1305_ietf_encrypt as encrypt
@@ -60,10 +63,12 @@ class KeyVault:
         return tuple(map(_name, self._keys(make=True)))
 
     def take_new_key(self) -> None:
-        self._keep([secrets.token_bytes(KEY_BYTES), *self._keys()])
+        with self._changing:
+            self._keep([secrets.token_bytes(KEY_BYTES), *self._keys()])
 
     def forget_old_keys(self) -> None:
-        self._keep(self._keys()[:1])
+        with self._changing:
+            self._keep(self._keys()[:1])
 
     def _keep(self, keys: Sequence[bytes]) -> Sequence[bytes]:
         """The whole file at once: whenever this is killed, there is the old one or the new one.
@@ -84,7 +89,7 @@ class KeyVault:
         try:
             lines = self._key_file.read_text("ascii", errors="replace").split()
         except FileNotFoundError:
-            return self._keep([secrets.token_bytes(KEY_BYTES)]) if make else ()
+            return self._first() if make else ()
         except OSError as error:
             raise StoreRefused(
                 f"{self._key_file} cannot be read: {error.strerror}", "restore it from a backup"
@@ -94,6 +99,12 @@ class KeyVault:
                 f"{self._key_file} holds no key; nothing was changed", "restore it from a backup"
             )
         return [bytes.fromhex(line) for line in lines]
+
+    def _first(self) -> Sequence[bytes]:
+        with self._changing:
+            if self._key_file.exists():
+                return self._keys()
+            return self._keep([secrets.token_bytes(KEY_BYTES)])
 
 
 def _name(key: bytes) -> str:

@@ -80,6 +80,9 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     model: str | None = None
     system_prompt: str = ""
     input_context: dict[str, Any] = {}
+    """With stars in place of its secrets ..."""
+    has_secrets: bool = False
+    """... which there are: who has the attempt asks for them."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):
@@ -273,6 +276,17 @@ class SealedSecrets(Answer, frozen=True, kw_only=True):
     """As the store has them, by name."""
 
     sealed: dict[str, str]
+    inputs: str = ""
+    """Those of the task's input context; empty: it has none, or nobody has asked."""
+
+
+class Resealed(Answer, frozen=True, kw_only=True):
+    tasks: int
+    """So many have the secrets of their input context sealed anew."""
+    lost: int
+    """And so many as they were, since nobody can open them."""
+    after: int | None
+    """Go on after this task; None: that was all."""
 
 
 class SecretsGiven(Answer, frozen=True, kw_only=True):
@@ -280,6 +294,10 @@ class SecretsGiven(Answer, frozen=True, kw_only=True):
     """By name."""
     missing: dict[str, str]
     """Why they are, by name."""
+    inputs: dict[str, str] = {}
+    """Secrets of the task's input context, by JSON pointer."""
+    inputs_lost: bool = False
+    """These cannot be opened."""
 
 
 class Done(Answer, frozen=True, kw_only=True):

@@ -256,6 +256,8 @@ class Edit(c.Command, frozen=True, kw_only=True):
     lane_id: int
     unmet: int
     parent_task_id: int | None
+    input_sealed: str | None = None
+    """The secrets of its input context; None: as they are."""
 
 
 class RenameBox(c.PersonCommand, frozen=True, kw_only=True):

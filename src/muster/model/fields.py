@@ -296,10 +296,11 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "input_context",
         kinds.OBJECT,
-        "what its agent is to work with: a JSON object, in the file `$MUSTER_INPUT_CONTEXT_FILE`",
+        "what its agent is to work with, secrets too: a JSON object, in the file `$MUSTER_INPUT_CONTEXT_FILE`",
         "nothing",
         usual={},
         option="input-context",
+        metavar="JSON|@FILE|-",
     ),
 )
 ATTRIBUTES: dict[str, Field] = {field.attribute: field for field in FIELDS if field.attribute}

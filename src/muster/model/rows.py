@@ -241,3 +241,5 @@ class NewTask(TaskFields, frozen=True, kw_only=True):
     """(parent's id, whether it is done already)."""
     from_file: bool = False
     """It came with a plan file, so the file may take it out again."""
+    input_sealed: str = ""
+    """The secrets of its input context, which itself has stars in their place; empty: there are none."""

@@ -315,7 +315,7 @@ class TaskDetail(ViewStruct, frozen=True, kw_only=True):
     summary: str = ""
     """What its agent, or who has done it, says of the result."""
     input_context: dict[str, Any] = {}
-    """What its agent is given to work with."""
+    """What its agent is given to work with, with stars in place of secrets."""
     created_by: str = ""
     usage: Usage | None = None
     """What its attempts have cost together."""
@@ -346,6 +346,8 @@ class JobText(Struct, frozen=True, gc=False):
     changes: str
     input_context: str
     """JSON."""
+    has_secrets: bool
+    """Some of its values are sealed."""
     session_key: str | None
     """Of the newest earlier attempt by the same agent; empty where its session is gone."""
     session_usage: str | None

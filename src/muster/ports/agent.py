@@ -49,7 +49,9 @@ class Job(Struct, frozen=True, kw_only=True):
     system_prompt: str = ""
     """What the task adds to the agent's own instructions."""
     input_context: Mapping[str, Any] = {}
-    """What it is given to work with."""
+    """What it is given to work with, with stars in place of secrets."""
+    input_file: Path | None = None
+    """Where all of that stands while its process runs; None: it has no secrets."""
 
 
 class Home(Struct, frozen=True, kw_only=True):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from muster.model.secrets import Secret
+from muster.model.states import TaskStatus
 
 
 class Vault(Protocol):
@@ -26,11 +27,26 @@ class Vault(Protocol):
         """Only what the newest one has sealed can be opened from now on."""
 
 
+class SealedInput(NamedTuple):
+    task_id: int
+    sealed: str
+    status: TaskStatus
+
+
 class SecretReads(Protocol):
     async def secrets(self) -> list[Secret]: ...
 
     async def sealed_secrets(self) -> dict[str, str]:
         """All of them by name."""
+
+    async def sealed_input(self, task_id: int) -> str:
+        """The secrets of a task's input context; empty: there are none."""
+
+    async def sealed_inputs(self, after: int, limit: int) -> list[SealedInput]:
+        """Those of tasks after this one, in their order."""
+
+    async def sealed_of_agent(self, agent: str) -> list[int]:
+        """Tasks with such secrets that it has now."""
 
 
 class SecretTx(SecretReads, Protocol):
@@ -39,6 +55,9 @@ class SecretTx(SecretReads, Protocol):
     async def drop_secret(self, name: str) -> None: ...
 
     async def reseal_secret(self, name: str, sealed: str) -> None:
+        """Nothing where it is not there."""
+
+    async def reseal_input(self, task_id: int, sealed: str) -> None:
         """Nothing where it is not there."""
 
     async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:

@@ -17,8 +17,10 @@ from muster.model.profiles import required
 from muster.model.rows import WorkerRow
 from muster.model.seals import Seal
 from muster.model.secrets import Secret
+from muster.model.states import TaskStatus
 from muster.model.touches import Touching
 from muster.model.webhooks import Webhook
+from muster.ports.vault import SealedInput
 from muster.stores.rows import (
     agent_of,
     encode_json,
@@ -101,6 +103,18 @@ class StoredQueries(ABC):
 
     async def sealed_secrets(self) -> dict[str, str]:
         return dict(await self._all("sealed_secrets"))
+
+    async def sealed_input(self, task_id: int) -> str:
+        return await self._one(itemgetter(0), "sealed_input", task_id) or ""
+
+    async def sealed_of_agent(self, agent: str) -> list[int]:
+        return [row[0] for row in await self._all("sealed_of_agent", agent)]
+
+    async def sealed_inputs(self, after: int, limit: int) -> list[SealedInput]:
+        return [
+            SealedInput(row[0], row[1], TaskStatus(row[2]))
+            for row in await self._all("sealed_inputs", after, limit)
+        ]
 
     async def movable(self, plan_id: int) -> tuple[int, set[tuple[str | None, tuple[str, ...]]]]:
         moving, wanted = await self._first("movable", plan_id)

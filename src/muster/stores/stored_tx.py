@@ -35,7 +35,8 @@ from muster.stores.rows import (
 
 
 def edited_row(edit: Edit) -> tuple[Any, ...]:
-    return (*edited_of(edit.task_fields), edit.parent_task_id, edit.task_fields.expires_at_ms, edit.task_id)
+    placed = (edit.parent_task_id, edit.task_fields.expires_at_ms, edit.input_sealed, edit.task_id)
+    return (*edited_of(edit.task_fields), *placed)
 
 
 class StoredTx(StoredQueries):
@@ -105,6 +106,9 @@ class StoredTx(StoredQueries):
 
     async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
         await self._all("reseal_webhook", webhook_id, sealed)
+
+    async def reseal_input(self, task_id: int, sealed: str) -> None:
+        await self._all("reseal_input", task_id, sealed)
 
     async def add_messages(self, told: Collection[NewMessage]) -> None:
         await self._many("add_message", self._own(map(message_row, told)))

@@ -8,19 +8,31 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
+from msgspec.structs import replace
 
 from muster.engine.registered import agent_health, agent_tasks, registered_agent, registered_agents
 from muster.model import commands as c
 from muster.model.agents import HEARTBEAT_S, SELF_PREFIX, AgentBeat, Condition
-from muster.model.answers import AgentHeard, AgentMoved, AgentPut, Answer, Claimed, Done
-from muster.model.errors import BadInput
+from muster.model.answers import (
+    AgentHeard,
+    AgentMoved,
+    AgentPut,
+    Answer,
+    Claimed,
+    ClaimedJob,
+    Done,
+    SealedSecrets,
+)
+from muster.model.errors import BadInput, StoreRefused
+from muster.model.input_secrets import cannot_open, how_to_open, whole
 from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.people import AGENT
-from muster.model.states import AgentStatus
+from muster.model.states import AgentStatus, ErrorKind
 from muster.model.views import AgentHealth, RegisteredAgent, TaskView
 from muster.ports.runtime import Beat
 from muster.web.access import PREFIX, SECRET_BYTES
 from muster.web.backend import Backend
+from muster.web.blackouts import opened_inputs
 from muster.web.http import ActorBody, Body, Query, Reply, Request, WaitSeconds, json_reply
 from muster.web.identity import asker, hash_of
 from muster.web.routes import Routes
@@ -267,4 +279,22 @@ async def claim(web: Backend, request: Request, agent: str, body: AgentClaimBody
         slots=body.slots,
         start=True,
     )
-    return await claimed_within(web, request, command, body.wait_s)
+    claimed = await claimed_within(web, request, command, body.wait_s)
+    if await asker(web, request) != f"{AGENT}{agent}":
+        return claimed  # its secrets are for the agent alone
+    jobs = [await _whole(web, job) if job.has_secrets else job for job in claimed.jobs]
+    return replace(claimed, jobs=tuple(job for job in jobs if job is not None))
+
+
+async def _whole(web: Backend, job: ClaimedJob) -> ClaimedJob | None:
+    """With the secrets of its input context; None where nobody can open them: then it has failed."""
+    named: dict[str, Any] = {"task_id": job.task_id, "epoch": job.epoch, "proof": job.proof}
+    found = await web.engine.execute(c.AskSecrets(**named, names=(), inputs=True))
+    assert isinstance(found, SealedSecrets)
+    try:
+        secrets = opened_inputs(web, job.task_id, found.inputs)
+    except StoreRefused:
+        why = f"{cannot_open(job.task_id)}; {how_to_open(job.task_id)}"
+        await web.engine.execute(c.Fail(**named, kind=ErrorKind.INVALID, message=why))
+        return None
+    return replace(job, input_context=whole(job.input_context, secrets))

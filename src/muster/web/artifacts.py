@@ -49,7 +49,7 @@ async def content(web: Backend, task_id: int, epoch: int, name: str) -> Reply:
             if (one.epoch, one.name) == (epoch, name):
                 data = await web.owner.artifact(task_id, epoch, name)
                 if data is not None:
-                    black = (await blackout_of(web)).data
+                    black = (await blackout_of(web, [task_id])).data
                     return Reply(200, await asyncio.to_thread(black, data), "application/octet-stream")
                 raise NotFound(
                     f"nothing is kept here of {name}: it was no file of at most 16 MB where it was named, or its "

@@ -70,7 +70,7 @@ def _report(verb: str, shape: type[c.AttemptCommand], *names: str) -> None:
         if who.by_hand:
             with contextlib.suppress(IllegalMove):  # its time is over: what it has to say still counts
                 await web.engine.execute(c.Extend(task_id=who.task_id, epoch=who.epoch, actor=who.worker_id))
-        black = await blackout_of(web)
+        black = await blackout_of(web, [who.task_id])
         fields = {name: black.of(getattr(body, name)) for name in names}
         return await web.engine.execute(shape(task_id=who.task_id, epoch=who.epoch, **fields))
 
@@ -87,7 +87,7 @@ _report("ask", c.Ask, "question")
 @routes.post(f"{_ATTEMPT}/artifact/content")
 async def artifact_content(web: Backend, who: Attempt, body: ArtifactPart) -> ArtifactReceived:
     """A part of a file that is named next, by `artifact`; the last one is answered once all of it is kept."""
-    black = await blackout_of(web)
+    black = await blackout_of(web, [who.task_id])
     part = replace(body, name=black.of(body.name))
     return await web.owner.take_artifact(who.task_id, who.epoch, part, black.data)
 
@@ -110,7 +110,9 @@ async def _declare(
     web: Backend, who: Attempt, failed: ErrorKind | None, text: str, summary: str = ""
 ) -> Answer:
     """The word of a worker's agent, which the worker settles; by hand it is the end."""
-    task_id, epoch, text = who.task_id, who.epoch, (await blackout_of(web)).of(text)
+    task_id, epoch = who.task_id, who.epoch
+    black = await blackout_of(web, [task_id])
+    text, summary = black.of(text), black.of(summary)
     if not who.by_hand:
         return await web.engine.execute(
             c.Declare(task_id=task_id, epoch=epoch, kind=failed, text=text, summary=summary)

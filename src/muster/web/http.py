@@ -62,13 +62,15 @@ class Query(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
 class Peer:
     """The process at the other end of a connection."""
 
-    __slots__ = ("actor", "pid")
+    __slots__ = ("actor", "pid", "task_id")
 
     def __init__(self, pid: int) -> None:
         """A pid of 0: the system does not tell."""
         self.pid = pid
         self.actor: str | None = None
-        """The attempt that it belongs to, empty for none, once that was looked at."""
+        """The attempt that it belongs to, empty for none, once that was looked at ..."""
+        self.task_id = 0
+        """... and the task of that."""
 
 
 class Request:

@@ -101,7 +101,7 @@ async def as_said_by(web: Backend, request: Request, body: Any) -> Any:
     actor = await asker(web, request)
     if not actor:
         return body
-    body = (await blackout_of(web)).of(body)
+    body = (await blackout_of(web, await _tasks_of(web, request, actor))).of(body)
     return body | {"actor": actor} if isinstance(body, dict) else replace(body, actor=actor)
 
 
@@ -169,11 +169,24 @@ async def _by_process(web: Backend, peer: Peer | None) -> str:
     if peer is None or not peer.pid:
         return ""
     if peer.actor is None:
-        peer.actor = await _look(web, peer.pid)
+        peer.actor = await _look(web, peer)
     return peer.actor
 
 
-async def _look(web: Backend, pid: int) -> str:
+async def _tasks_of(web: Backend, request: Request, actor: str) -> list[int]:
+    """The tasks that whoever asks has been given, for what their input contexts hold."""
+    if actor.startswith(AGENT):
+        return await web.reads.sealed_of_agent(actor.removeprefix(AGENT))
+    task_id = request.header(HEADER).partition("/")[0]
+    if request.identity is not None and request.identity.attempt:
+        task_id = request.identity.attempt[0]
+    if task_id.isdecimal():  # its token was looked at already
+        return [int(task_id)]
+    return [request.peer.task_id] if request.peer is not None and request.peer.task_id else []
+
+
+async def _look(web: Backend, peer: Peer) -> str:
+    pid = peer.pid
     workers = {worker.pid: worker for worker in await web.reads.living_workers()}
     lineage = web.owner.lineage(pid)
     for process, mark in lineage:
@@ -182,6 +195,7 @@ async def _look(web: Backend, pid: int) -> str:
         if task_id.isdecimal() and epoch.isdecimal():
             attempt = await web.reads.attempt(int(task_id), int(epoch))
             if attempt is not None and attempt.worker_id == worker_id:
+                peer.task_id = attempt.task_id
                 return await _named(web, attempt)
         # A worker's own word is that of its program; what it has started without a mark is an agent's.
         worker = workers.get(process.pid) if process.pid != pid else None

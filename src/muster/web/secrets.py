@@ -8,15 +8,18 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from muster.model import commands as c
-from muster.model.answers import Answer, Done
+from muster.model.answers import Answer, Done, Resealed
 from muster.model.errors import StoreRefused
+from muster.model.input_secrets import how_to_open, input_purpose
 from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name, secret_purpose
+from muster.model.states import FINAL
 from muster.model.webhooks import sealed_for
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
 from muster.web.routes import Routes
 
 routes = Routes()
+_PAGE_TASKS = 500
 
 
 class SecretBody(ActorBody, frozen=True, kw_only=True):
@@ -30,6 +33,10 @@ class Rotated(Struct, frozen=True, rename="camel"):
 
     secrets: int
     webhooks: int
+    tasks: int
+    """Those with secrets in their input context."""
+    lost: int
+    """Tasks whose secrets nobody can open, and which have ended: they stay as they are."""
 
 
 @routes.get("/api/v1/secrets")
@@ -72,10 +79,14 @@ async def rotate(web: Backend, body: ActorBody) -> Rotated:
     async with vault.sealing:
         opened = [await _open(web.of(one.id)) for one in await web.reads.workspaces()]
         vault.take_new_key()
-        for each in opened:
-            await _seal_anew(each, body.actor)
+        inputs = [await _seal_anew(each, body.actor) for each in opened]
         vault.forget_old_keys()
-    return Rotated(sum(len(one.secrets) for one in opened), sum(len(one.webhooks) for one in opened))
+    return Rotated(
+        secrets=sum(len(one.secrets) for one in opened),
+        webhooks=sum(len(one.webhooks) for one in opened),
+        tasks=sum(one.tasks for one in inputs),
+        lost=sum(one.lost for one in inputs),
+    )
 
 
 async def _open(web: Backend) -> _Opened:
@@ -88,6 +99,14 @@ async def _open(web: Backend) -> _Opened:
         what, sealed = f"webhook {webhook.id}", await web.reads.webhook_secret(webhook.id) or ""
         fix = f"muster webhook remove {webhook.id}; muster webhook add {webhook.url}"
         opened.webhooks[webhook.id] = _unseal(web, sealed, sealed_for(web.workspace_id), what, fix)
+    after = 0
+    while rows := await web.reads.sealed_inputs(after, _PAGE_TASKS):
+        for row in rows:
+            if row.status not in FINAL:
+                what = f"the input context of task {row.task_id}"
+                purpose, fix = input_purpose(web.workspace_id, row.task_id), how_to_open(row.task_id)
+                _unseal(web, row.sealed, purpose, what, fix)
+        after = rows[-1].task_id
     return opened
 
 
@@ -98,9 +117,17 @@ def _unseal(web: Backend, sealed: str, purpose: str, what: str, fix: str) -> str
         raise StoreRefused(f"{what}: {error.message}; nothing was changed", fix) from None
 
 
-async def _seal_anew(opened: _Opened, actor: str) -> None:
+async def _seal_anew(opened: _Opened, actor: str) -> Resealed:
     seal, of = opened.web.owner.vault.seal, opened.web.workspace_id
     secrets = {name: seal(value, secret_purpose(of, name)) for name, value in opened.secrets.items()}
     webhooks = {number: seal(value, sealed_for(of)) for number, value in opened.webhooks.items()}
     if secrets or webhooks:
         await opened.web.engine.execute(c.Reseal(secrets=secrets, webhooks=webhooks, actor=actor))
+    tasks = lost = 0
+    after: int | None = 0
+    # By the engine itself, between what seals others: whatever came before this has been written.
+    while after is not None:
+        page = await opened.web.engine.execute(c.ResealInputs(after=after, actor=actor))
+        assert isinstance(page, Resealed)
+        tasks, lost, after = tasks + page.tasks, lost + page.lost, page.after
+    return Resealed(tasks=tasks, lost=lost, after=None)

@@ -286,7 +286,11 @@ async def add(web: Backend, request: Request, body: dict[str, Any]) -> Reply:
             raise BadInput(f"Idempotency-Key has more than {NAME_CHARS_MAX} characters; nothing was changed")
         spec = replace(spec, idempotency_key=key)
     command = c.Enqueue(plan=said.plan, source=None, tasks=(spec,), actor=said.actor)
-    added = await web.engine.execute(command)
+    try:
+        added = await web.engine.execute(command)
+    except BadInput as error:
+        error.pointer = error.pointer.removeprefix("/tasks/0")  # here it is the only one
+        raise
     assert isinstance(added, Enqueued)
     return json_reply(TaskAdded(**asdict(added), id=added.task_ids[0]), 201 if added.added > 0 else 200)
 

@@ -22,6 +22,7 @@ from muster.model.states import CrewStatus
 from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, Beat, orders_for
 from muster.web.backend import Backend
+from muster.web.blackouts import opened_inputs
 from muster.web.http import Query, Request, WaitSeconds
 from muster.web.identity import asker
 from muster.web.routes import Routes
@@ -64,7 +65,11 @@ async def give_secrets(web: Backend, request: Request, body: c.AskSecrets) -> Se
             values[name] = web.owner.vault.unseal(sealed, secret_purpose(web.workspace_id, name))
         except StoreRefused:
             missing[name] = key_lost(name)
-    return SecretsGiven(values=values, missing=missing)
+    given = SecretsGiven(values=values, missing=missing)
+    try:
+        return replace(given, inputs=opened_inputs(web, body.task_id, found.inputs))
+    except StoreRefused:
+        return replace(given, inputs_lost=True)
 
 
 class WaitQuery(Query, frozen=True, kw_only=True):

@@ -12,7 +12,8 @@ from muster.hosts.plain_files import change_plain
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, SecretsGiven
 from muster.model.blackout import Blackout
-from muster.model.errors import AgentUnfit
+from muster.model.errors import AgentUnfit, BadInput
+from muster.model.input_secrets import cannot_open, how_to_open
 from muster.ports.crew import Crew
 
 log = logging.getLogger(__name__)
@@ -25,21 +26,35 @@ class SecretsOfAgents:
         """By agent, the names of its secrets."""
         self.names = {agent: own for agent, own in names.items() if own}
         self.blackout = Blackout()
-        """Of all that were given since this worker began: an older value may still be printed."""
+        """Of all that were given since this worker began, since an older value may still be printed, and of what
+        stands in the input contexts of its tasks now."""
         self._values: set[str] = set()
+        self._of_attempts: dict[tuple[int, int], set[str]] = {}
+        """Those of input contexts, by the attempt that has them now."""
         self._lock = threading.Lock()
 
     def ask(
-        self, crew: Crew, job: ClaimedJob, agent: str, patiently: Callable[[Callable[[], bool]], bool]
-    ) -> Mapping[str, str]:
-        """The variables of this agent's process; none where the attempt is over before they came.
+        self,
+        crew: Crew,
+        job: ClaimedJob,
+        agent: str,
+        patiently: Callable[[Callable[[], bool]], bool],
+        *,
+        inputs: bool = False,
+    ) -> SecretsGiven:
+        """The variables of this agent's process, and with `inputs` the secrets of its task's input context; none
+        where the attempt is over before they came.
 
-        Raises AgentUnfit where one is missing, and as `Crew`.
+        Raises AgentUnfit where one is missing, BadInput where they cannot be opened, and as `Crew`.
         """
-        names = self.names.get(agent)
-        if not names:
-            return {}
-        asked = c.AskSecrets(task_id=job.task_id, epoch=job.epoch, proof=job.proof, names=names)
+        names = self.names.get(agent, ())
+        inputs = inputs and job.has_secrets
+        nothing = SecretsGiven(values={}, missing={})
+        if not names and not inputs:
+            return nothing
+        asked = c.AskSecrets(
+            task_id=job.task_id, epoch=job.epoch, proof=job.proof, names=names, inputs=inputs
+        )
         given: SecretsGiven | None = None
 
         def ask() -> bool:
@@ -48,16 +63,30 @@ class SecretsOfAgents:
             return True
 
         if not patiently(ask) or given is None:
-            return {}
+            return nothing
         for name, why in given.missing.items():
             unfit = AgentUnfit(why)
             unfit.secret = name
             raise unfit
+        if given.inputs_lost:
+            raise BadInput(cannot_open(job.task_id), how_to_open(job.task_id))
         with self._lock:
-            if not self._values.issuperset(given.values.values()):
-                self._values.update(given.values.values())
-                self.blackout = Blackout(self._values)
-        return given.values
+            new = set(given.values.values()) - self._values
+            self._values |= new
+            if given.inputs:
+                self._of_attempts[job.task_id, job.epoch] = set(given.inputs.values())
+            if new or given.inputs:
+                self._make_blackout()
+        return given
+
+    def let_go(self, job: ClaimedJob) -> None:
+        """Nobody prints the secrets of its input context any more."""
+        with self._lock:
+            if self._of_attempts.pop((job.task_id, job.epoch), None):
+                self._make_blackout()
+
+    def _make_blackout(self) -> None:
+        self.blackout = Blackout(self._values.union(*self._of_attempts.values()))
 
     def black_out(self, *folders: Path) -> None:
         """In the files that attempts' processes have left there, which nobody writes any more."""

@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
+from muster.hosts.given_file import given_file, handing_over
 from muster.model import commands as c
-from muster.model.answers import Claimed, ClaimedJob, Moved
+from muster.model.answers import Claimed, ClaimedJob, Moved, SecretsGiven
 from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Unavailable
+from muster.model.input_secrets import whole
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.place import PlanPlace
 from muster.model.pools import CLOSING
@@ -37,8 +40,9 @@ from muster.worker.output_reader import READ_S, OutputReader, wait_and_read
 from muster.worker.port_ranges import PORTS, port_range
 from muster.worker.publishing import Over
 from muster.worker.reviewing import Reviewer
+from muster.worker.shipping import Shipping
 from muster.worker.speaking import Speaker
-from muster.worker.tail import Tail, cut_output
+from muster.worker.tail import cut_output
 from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words
@@ -78,6 +82,7 @@ class Runner:
         self._following: Claimed | None = None
         self._trees = around.trees
         self._folder = AttemptFolder(path=around.attempts_dir / str(job.task_id) / str(job.epoch))
+        self._input_file = given_file(around.attempts_dir, job.task_id, job.epoch)
         self._notice = NoticeFile(self._folder.notice)
         self._begun = False
         """The owner may know of a start, so it may wait for the process to be gone."""
@@ -87,7 +92,7 @@ class Runner:
         self._usage: Usage | None = None
         self._looks: TreeLooks | None = None
         self._ref = f"{job.plan}/{job.key}"
-        self._tails = (Tail("stdout", self._folder.stdout), Tail("stderr", self._folder.stderr))
+        self._shipping = Shipping(job, self._folder, lambda chunk: crew.report(self._proved(chunk)))
 
     def run(self) -> Claimed | None:
         """What was claimed at its end.  Never raises for what the agent, the task or the owner does."""
@@ -113,6 +118,8 @@ class Runner:
             hint = getattr(error, "hint", "")
             message = f"this worker's host is in the way: {error}{hint and f'; {hint}'}"
             self._settle(self._words.failure(ErrorKind.CRASH, message, done=True))
+        finally:
+            self._around.given.let_go(self._job)
         if self._begun and not self._settled:
             self._say_gone()
         return self._following
@@ -169,7 +176,9 @@ class Runner:
         place = self._place.told(self._around.places.get(self._job.agent, ""))
         job = self._words.job(workdir.told, workdir.diff() if self._job.epoch > 1 else "", place)
         env = self._environment(token, workdir, port)
-        given = self._given(self._job.agent)
+        given = self._given(self._job.agent, inputs=True)
+        if self._job.has_secrets:
+            job = replace(job, input_file=self._input_file)
         launch = agent.launch(job, self._folder, cwd=workdir.cwd, extra_env=env)
         stream = agent.stream(job, launch)
         # Started before the process is: a worker that dies in between has lost an attempt that may have run.
@@ -192,8 +201,10 @@ class Runner:
         if not self._set_up(workdir, launch):
             return
         output_reader = OutputReader(self._job, self._folder.stdout, stream, launch.session_key)
-        self._tails[0].skip = launch.unlogged
-        end = self._carry_out(replace(launch, env={**launch.env, **given}), output_reader)
+        self._shipping.stdout.skip = launch.unlogged
+        launch = replace(launch, env={**launch.env, **given.values})
+        with self._handing_over(given.inputs):
+            end = self._carry_out(launch, output_reader)
         if end.abandoned:
             self._keeping(workdir).keep_if_room()
             return
@@ -209,14 +220,23 @@ class Runner:
             word = self._words.on(outcome, ended, self._folder.path, workdir.cwd)
         self._conclude(workdir, word)
 
-    def _given(self, agent: str) -> Mapping[str, str]:
-        """Its secrets.  Raises AgentUnfit where it cannot run without one that is missing."""
-        given = self._around.given.ask(self._crew, self._job, agent, self._patiently)
-        for tail in self._tails:
-            tail.blackout = self._around.given.blackout
+    def _given(self, agent: str, *, inputs: bool = False) -> SecretsGiven:
+        """Its secrets, and with `inputs` those of the task.
+
+        Raises AgentUnfit where it cannot run without one that is missing, BadInput where they cannot be opened.
+        """
+        given = self._around.given.ask(self._crew, self._job, agent, self._patiently, inputs=inputs)
+        self._shipping.black_out(self._around.given.blackout)
         # Workers of earlier attempts may have been killed before they had.
         self._around.given.black_out(*self._folder.path.parent.iterdir())
         return given
+
+    def _handing_over(self, inputs: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
+        """The input context with its secrets, for as long as the agent's process runs: nobody else reads it."""
+        if not self._job.has_secrets:
+            return contextlib.nullcontext()
+        context = whole(self._job.input_context, inputs)
+        return handing_over(self._input_file, msgspec.json.encode(context))
 
     def _set_up(self, workdir: Workdir, launch: Launch) -> bool:
         """Makes the place ready to work in.  False where the attempt is over."""
@@ -328,7 +348,7 @@ class Runner:
                 self._folder,
                 self._around.rubric,
                 env,
-                self._given,
+                lambda name: self._given(name).values,
                 self._carry_out,
                 self._usage,
             ),
@@ -372,7 +392,7 @@ class Runner:
                 self._doubt(watchdog.suspicion)
             # An owner that is away for a while must not keep us from watching: the files keep the output.
             with contextlib.suppress(*AWAY):
-                if self._ship() and self._looks is not None:
+                if self._shipping.ship() and self._looks is not None:
                     self._looks.tell(self._job, self._send)
                 if output_reader is not None:
                     output_reader.listen()
@@ -434,37 +454,11 @@ class Runner:
     def _step(self, name: str) -> None:
         log.info("attempt %s#%s: %s", self._job.task_id, self._job.epoch, name)
 
-    def _ship(self) -> bool:
-        """Sends one chunk of each stream; True when there was something.  Raises Unavailable."""
-        sent = False
-        for tail in self._tails:
-            data = tail.read()
-            if not data:
-                continue
-            chunk = c.AppendLog(
-                task_id=self._job.task_id,
-                epoch=self._job.epoch,
-                stream=tail.stream,
-                offset=tail.place,
-                data=data,
-            )
-            try:
-                self._crew.report(self._proved(chunk))
-            except AWAY:
-                raise
-            except MusterError as error:
-                log.warning("output of %s#%s was refused: %s", self._job.task_id, self._job.epoch, error)
-                return False
-            tail.acknowledge(len(data))
-            sent = True
-        return sent
-
     def _ship_all(self) -> None:
-        while self._patiently(self._ship):
+        while self._patiently(self._shipping.ship):
             pass
-        for tail in self._tails:
-            tail.skip_to_the_end()
-        while self._patiently(self._ship):
+        self._shipping.skip_to_the_end()
+        while self._patiently(self._shipping.ship):
             pass
 
     def _report(self, command: c.AttemptCommand) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from muster.model.commands.base import AttemptCommand, Command
-from muster.model.scalars import Id, Name
+from muster.model.scalars import Count, Id, Name
 
 SecretName = Annotated[str, Meta(pattern="^(?!MUSTER_)[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 """Muster sets the variables with its own name itself."""
@@ -30,6 +30,8 @@ class AskSecrets(AttemptCommand, frozen=True, kw_only=True):
     """Of the agent whose lease this is."""
 
     names: Annotated[tuple[Name, ...], Meta(max_length=100)]
+    inputs: bool = False
+    """Those of the task's input context as well."""
 
 
 class Reseal(Command, frozen=True, kw_only=True):
@@ -39,3 +41,11 @@ class Reseal(Command, frozen=True, kw_only=True):
     webhooks: dict[Id, str]
     """What signs the messages of each."""
     actor: Name
+
+
+class ResealInputs(Command, frozen=True, kw_only=True):
+    """The secrets of input contexts, by the newest key: of so many tasks after this one."""
+
+    after: Count
+    actor: Name
+    limit: int = 500

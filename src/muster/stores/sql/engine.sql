@@ -224,6 +224,19 @@ SELECT $secret_columns FROM secrets WHERE @mine ORDER BY name
 -- name: sealed_secrets
 SELECT name, sealed FROM secrets WHERE @mine
 
+-- name: sealed_input
+SELECT input_sealed FROM tasks WHERE id = ?1 AND @mine
+
+-- name: sealed_inputs
+SELECT id, input_sealed, status FROM tasks WHERE id > ?1 AND input_sealed <> '' AND @mine ORDER BY id LIMIT ?2
+
+-- name: sealed_of_agent
+SELECT t.id FROM attempts a JOIN tasks t ON t.id = a.task_id
+ WHERE @mine(a) AND a.ended_at_ms IS NULL AND a.agent = ?1 AND t.input_sealed <> ''
+
+-- name: reseal_input
+UPDATE tasks SET input_sealed = ?2 WHERE id = ?1 AND @mine
+
 -- name: put_secret
 INSERT INTO secrets ($secret_columns, sealed, workspace_id) VALUES ($secret_slots, ?, ?)
     ON CONFLICT (workspace_id, name) DO UPDATE SET ($secret_columns, sealed) = ($secret_excluded, excluded.sealed)
@@ -251,5 +264,6 @@ UPDATE tasks SET result = coalesce(?2, result), summary = ?3 WHERE id = ?1
 
 -- name: update_texts
 UPDATE tasks
-   SET ($edited_columns, parent_task_id, not_after_ms) = ($edited_slots, ?, ?)
+   SET ($edited_columns, parent_task_id, not_after_ms, input_sealed)
+       = ($edited_slots, ?, ?, coalesce(?, input_sealed))
  WHERE id = ?

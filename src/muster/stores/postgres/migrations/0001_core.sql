@@ -190,6 +190,7 @@ CREATE TABLE tasks (
     tags               text NOT NULL,
     metadata           text NOT NULL,
     input_context      text NOT NULL,
+    input_sealed       text NOT NULL,
     parent_task_id     bigint,
     check_command      text NOT NULL,
     review             text NOT NULL,
@@ -231,6 +232,7 @@ CREATE INDEX tasks_parent ON tasks (parent_task_id) WHERE parent_task_id IS NOT 
 CREATE INDEX tasks_title ON tasks (title) WHERE from_file = 1 AND is_group = 0;
 CREATE INDEX tasks_counts ON tasks (plan_id, status) WHERE is_group = 0;
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
+CREATE INDEX tasks_sealed ON tasks (id) WHERE input_sealed <> '';
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
 -- What tasks are, or were, called in their plan's file, where that is not their key.

@@ -92,7 +92,7 @@ UPDATE room SET count = ?3 WHERE workspace_id = ?1 AND most = ?2
 
 -- name: job_texts
 SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description,
-       t.model, t.system_prompt, t.check_command, t.review, t.changes, t.input_context,
+       t.model, t.system_prompt, t.check_command, t.review, t.changes, t.input_context, t.input_sealed <> '',
        s.session_key, s.session_usage,
        (SELECT c.data FROM checkpoints c
          WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1),

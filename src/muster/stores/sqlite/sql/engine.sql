@@ -8,7 +8,7 @@ SELECT $task_columns FROM tasks
 
 -- name: job_texts
 SELECT id, plan_id, epoch, fresh_after_epoch, coalesce(key, CAST(id AS TEXT)), title, description,
-       model, system_prompt, check_command, review, changes, input_context,
+       model, system_prompt, check_command, review, changes, input_context, input_sealed <> '',
        (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
   FROM tasks t WHERE id = ?1
 

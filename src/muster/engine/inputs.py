@@ -1,0 +1,115 @@
+"""Secrets of input contexts on their way into the store: sealed for their task, with stars in their place."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.engine.view import View
+from muster.model import commands as c
+from muster.model.answers import Resealed
+from muster.model.edits import KeptTask
+from muster.model.errors import StoreRefused
+from muster.model.input_secrets import (
+    by_stars,
+    cannot_open,
+    how_to_open,
+    input_purpose,
+    mark_of,
+    secrets_in,
+    shown,
+    stars_of,
+)
+from muster.model.seals import Grants
+from muster.ports.vault import Vault
+
+
+class Inputs:
+    def __init__(self, vault: Vault | None, grants: Grants | None) -> None:
+        self._vault = vault
+        self._marks = grants or Grants(b"")
+
+    def shown(self, context: dict[str, Any], secrets: Mapping[str, str], about: str) -> dict[str, Any]:
+        """`about`: what two secrets have to be of, to be seen to be the same."""
+        if not secrets:
+            return context
+        return shown(context, secrets, lambda value: self._marks.mark(about, value))
+
+    def of_task(
+        self, workspace_id: int, task_id: int, context: dict[str, Any], secrets: Mapping[str, str]
+    ) -> tuple[dict[str, Any], str]:
+        """What is shown of it, and its secrets as the store keeps them; empty: it has none.
+
+        Raises Unavailable, StoreFull and StoreRefused where they cannot be sealed.
+        """
+        if not secrets:
+            return context, ""
+        if self._vault is None:
+            raise StoreRefused("this store has no key to seal secrets with; nothing was changed")
+        purpose = input_purpose(workspace_id, task_id)
+        sealed = self._vault.seal(msgspec.json.encode(secrets).decode(), purpose)
+        return self.shown(context, secrets, _about(task_id)), sealed
+
+    def open(self, workspace_id: int, task_id: int, sealed: str) -> dict[str, str]:
+        """By JSON pointer.  Raises StoreRefused."""
+        if not sealed or self._vault is None:
+            return {}
+        opened = self._vault.unseal(sealed, input_purpose(workspace_id, task_id))
+        return msgspec.json.decode(opened, type=dict[str, str])
+
+    def body_hash(self, spec: c.Spec, secrets: Mapping[str, str]) -> str:
+        """Tells what was asked for by an idempotency key; secrets cannot be guessed from it."""
+        if secrets:
+            about = f"idempotency key {spec.idempotency_key}"
+            spec = replace(spec, input_context=self.shown(spec.input_context, secrets, about))
+        return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
+
+    def compared(self, kept: KeptTask, given: dict[str, Any]) -> dict[str, Any]:
+        """What would be shown of `given`, were it this task's.  Raises BadInput."""
+        stars = stars_of(kept.input_context)
+        secrets = secrets_in(given, {one: one for one in stars})
+        about = _about(kept.id)
+        return shown(
+            given, secrets, lambda value: mark_of(value) if value in stars else self._marks.mark(about, value)
+        )
+
+    async def edited(self, view: View, kept: KeptTask, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
+        """What is shown of a task's input context that somebody has given anew, and its secrets, sealed.
+
+        The stars of a secret that it has stand for this one.  Raises BadInput and, where these are needed and
+        cannot be opened, StoreRefused.
+        """
+        workspace_id, before = view.tx.workspace_id, {}
+        if "**" in msgspec.json.encode(given).decode() and (sealed := await view.tx.sealed_input(kept.id)):
+            try:
+                before = by_stars(kept.input_context, self.open(workspace_id, kept.id, sealed))
+            except StoreRefused:
+                raise StoreRefused(
+                    f"{cannot_open(kept.id)}; nothing was changed", how_to_open(kept.id)
+                ) from None
+        return self.of_task(workspace_id, kept.id, given, secrets_in(given, before))
+
+    async def reseal(self, view: View, command: c.ResealInputs) -> Resealed:
+        """A page of them by the newest key; what cannot be opened stays as it is."""
+        await view.flush()
+        assert self._vault is not None, "there is one where keys are rotated"
+        done = lost = 0
+        rows = await view.tx.sealed_inputs(command.after, command.limit)
+        for row in rows:
+            purpose = input_purpose(view.tx.workspace_id, row.task_id)
+            try:
+                opened = self._vault.unseal(row.sealed, purpose)
+            except StoreRefused:
+                lost += 1
+                continue
+            await view.tx.reseal_input(row.task_id, self._vault.seal(opened, purpose))
+            done += 1
+        return Resealed(tasks=done, lost=lost, after=rows[-1].task_id if len(rows) == command.limit else None)
+
+
+def _about(task_id: int) -> str:
+    return f"task {task_id}"
