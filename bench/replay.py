@@ -10,25 +10,37 @@ from __future__ import annotations
 import cProfile
 import pstats
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
 from muster.ports.store import Transaction
-from muster.stores.sqlite.known_rows import SQL, KnownRows
+from muster.stores.sqlite.known_rows import SQL
 from muster.stores.sqlite.store import SqliteStore
 from muster.stores.sqlite.transaction import SqliteTransaction
-from muster.stores.sqlite.tx import SqliteTx
 
 T = TypeVar("T")
 
 Write = tuple[str, list[tuple[Any, ...]]]
-Recording = list[list[Write]]
-"""Transactions of (statement's name, rows)."""
+
+
+class Recorded(NamedTuple):
+    """A transaction."""
+
+    written: list[Write]
+    """Of (statement, rows)."""
+    changes: int
+    """Rows that were inserted, updated or deleted, by triggers too."""
+
+
+Recording = list[Recorded]
+
+
+_WRITES = {"INSERT", "UPDATE", "DELETE"}
 
 
 @cache
@@ -37,36 +49,28 @@ def _verb(statement: str) -> str:
     return lines[0].split()[0].upper()
 
 
-class _RecordingTx(SqliteTx):
-    def __init__(self, known: KnownRows, workspace_id: int, written: list[Write]) -> None:
-        super().__init__(known, workspace_id)
-        self._written = written
+class _RecordingConnection:
+    """Notes what is written, whoever writes it."""
 
-    def _note(self, name: str, rows: list[tuple[Any, ...]]) -> None:
-        if _verb(SQL[name]) in {"INSERT", "UPDATE"}:
-            self._written.append((name, rows))
-
-    def _all(self, name: str, *bindings: Any) -> list[Any]:
-        self._note(name, [self._bound(name, bindings)])
-        return super()._all(name, *bindings)
-
-    def _many(self, name: str, rows: Collection[tuple[Any, ...]]) -> Any:
-        kept = [tuple(row) for row in rows]
-        self._note(name, kept)
-        return super()._many(name, kept)
-
-    async def set_meta(self, name: str, value: str) -> None:
-        self._note("set_meta", [(self.workspace_id, name, value)])
-        await super().set_meta(name, value)
-
-
-class _RecordingTransaction(SqliteTransaction):
     def __init__(self, connection: apsw.Connection) -> None:
-        super().__init__(connection)
+        self._db = connection
         self.written: list[Write] = []
 
-    def of(self, workspace_id: int) -> SqliteTx:
-        return _RecordingTx(self._known, workspace_id, self.written)
+    def execute(self, statement: str, bindings: tuple[Any, ...] = ()) -> apsw.Cursor:
+        self._note(statement, [bindings])
+        return self._db.execute(statement, bindings)
+
+    def executemany(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> apsw.Cursor:
+        kept = [tuple(row) for row in rows]
+        self._note(statement, kept)
+        return self._db.executemany(statement, kept)
+
+    def _note(self, statement: str, rows: list[tuple[Any, ...]]) -> None:
+        if _verb(statement) in _WRITES:
+            self.written.append((statement, rows))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
 
 
 class RecordingStore(SqliteStore):
@@ -74,14 +78,16 @@ class RecordingStore(SqliteStore):
 
     def __init__(self, writer: apsw.Connection, *rest: Any) -> None:
         super().__init__(writer, *rest)
-        self._recording_tx = _RecordingTransaction(writer)
-        self._tx = self._recording_tx
+        self._recording_connection = _RecordingConnection(writer)
+        self._tx = SqliteTransaction(self._recording_connection)  # type: ignore[arg-type]
         self.recording: Recording = []
 
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        self._recording_tx.written = []
+        self._recording_connection.written = []
+        before = self._writer.total_changes()
         result = await super().transact(work)
-        self.recording.append(self._recording_tx.written)
+        changes = self._writer.total_changes() - before
+        self.recording.append(Recorded(self._recording_connection.written, changes))
         return result
 
 
@@ -91,17 +97,24 @@ def replay(path: Path, recording: Recording) -> float:
 
 
 def replay_each(path: Path, recording: Recording) -> list[float]:
-    """Seconds that the bare loop takes for each transaction, one after the other."""
+    """Seconds that the bare loop takes for each transaction, one after the other.
+
+    Raises RuntimeError where it changed other rows than the engine: then it is no measure of the same work.
+    """
     store = SqliteStore.open(path)
     db = store._writer
     ended_s = [time.perf_counter()]
     try:
+        before = db.total_changes()
         for transaction in recording:
             db.execute("BEGIN IMMEDIATE")
-            for name, rows in transaction:
-                db.executemany(SQL[name], rows).fetchall()
+            for statement, rows in transaction.written:
+                db.executemany(statement, rows).fetchall()
             db.execute("COMMIT")
             ended_s.append(time.perf_counter())
+        changed, wanted = db.total_changes() - before, sum(transaction.changes for transaction in recording)
+        if changed != wanted:
+            raise RuntimeError(f"the bare loop changed {changed:,} rows, the engine {wanted:,}")
     finally:
         store.close()
     return [after - before for before, after in pairwise(ended_s)]

@@ -278,6 +278,22 @@ def test_all_of_many_are_run_once(app: muster.App, batch: int):
     assert sorted(ran) == [*range(50)]
 
 
+def test_the_end_of_one_is_told_while_another_of_its_batch_goes_on(app: muster.App):
+    go_on = threading.Event()
+
+    @app.task
+    def wait(long: bool) -> None:
+        assert not long or go_on.wait(PATIENCE_S)
+
+    *short, last = app.enqueue([wait.call(long) for long in (False, False, True)])
+    with app.running(batch=3):
+        for handle in short:
+            handle.result(PATIENCE_S)
+        assert last.task().status is TaskStatus.RUNNING
+        go_on.set()
+        last.result(PATIENCE_S)
+
+
 def test_a_worker_that_ends_gives_back_what_it_has_not_begun(app: muster.App, tmp_path: Path):
     ran: list[int] = []
 

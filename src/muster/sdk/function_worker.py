@@ -40,8 +40,32 @@ Answers = list[Moved | MusterError]
 Say = Callable[[Sequence[c.AttemptCommand]], Answers]
 MIND_S = 0.25
 GATHER_S = 0.05
-"""Ends of a batch are told together, but none waits longer for the others."""
+"""Ends of a batch are told together, but none waits much longer than this for the others."""
 MESSAGE_CHARS_MAX = 2000
+
+
+class _Ends:
+    """What is to be said of attempts of a batch that have ended."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        """Held while it is said: who goes on with the batch knows then that it was."""
+        self._said: list[c.AttemptCommand] = []
+        self._since_s = 0.0
+
+    def add(self, end: list[c.AttemptCommand]) -> None:
+        with self.lock:
+            if not self._said:
+                self._since_s = time.monotonic()
+            self._said += end
+
+    def take(self) -> list[c.AttemptCommand]:
+        taken, self._said = self._said, []
+        return taken
+
+    @property
+    def due(self) -> bool:
+        return bool(self._said) and time.monotonic() - self._since_s > GATHER_S
 
 
 class FunctionWorker(Holder):
@@ -69,14 +93,19 @@ class FunctionWorker(Holder):
         self._token_hash = secrets.token_hex(32)
         self._attempts: dict[tuple[int, int], Attempting] = {}
         self._looping = asyncio.new_event_loop()
+        self._paces = threading.local()
+        self._batches: set[_Ends] = set()
         self.error: BaseException | None = None
         """A bug of ours that has ended it."""
 
     def run(self) -> bool:
         loop = threading.Thread(target=self._looping.run_forever, name="muster-async", daemon=True)
         mind = threading.Thread(target=self._mind, name="muster-mind", daemon=True)
+        ending = threading.Thread(target=self._tell_ends, name="muster-ends", daemon=True)
         loop.start()
         mind.start()
+        if self._batch > 1:
+            ending.start()
         try:
             return super().run()
         finally:
@@ -85,6 +114,8 @@ class FunctionWorker(Holder):
             loop.join()
             self._looping.close()
             mind.join()
+            if self._batch > 1:
+                ending.join()
 
     def stop(self) -> None:
         """What runs is to save what it has and give its task back."""
@@ -118,49 +149,58 @@ class FunctionWorker(Holder):
             orders = [held.enter_context(self._holding(job)) for job in jobs]
             given = list(zip(jobs, orders, strict=True))
             if self._batch == 1:
-                (ends,) = [self._attempt(job, order) for job, order in given]
-                return self._finish([ends], then)
-            return self._run_batch(given, then)
+                ((job, order),) = given
+                return self._finish(self._attempt(job, order), then)
+            ends = _Ends()
+            self._batches.add(ends)
+            try:
+                self._run_batch(given, ends)
+                with ends.lock:
+                    return self._finish(ends.take(), then)
+            finally:
+                self._batches.discard(ends)
 
-    def _run_batch(self, given: list[tuple[ClaimedJob, Orders]], then: c.Claim) -> Claimed | None:
+    def _run_batch(self, given: list[tuple[ClaimedJob, Orders]], ends: _Ends) -> None:
         """What was given out before may have ended its process: each of these starts alone.
 
-        Of fresh ones as many start in one commit as have run within GATHER_S before, twice as many at most.
+        Of fresh ones as many start in one commit as have run within GATHER_S before, in this thread's batch
+        before this one too, twice as many at most.
         """
-        following: Claimed | None = None
-        ends: list[list[c.AttemptCommand]] = []
-        many = 1
+        many: int = getattr(self._paces, "many", 1)
         while given:
             if (order := given[0][1].given) is not None:
                 job, _ = given.pop(0)
                 if order is Order.STOP:
-                    ends.append([c.Release(**_named(job), reason="it was asked to stop before it began")])
-                if not given:
-                    self._finish(ends, None)
+                    ends.add([c.Release(**_named(job), reason="it was asked to stop before it began")])
                 continue
             alone = given[0][0].epoch > 1
             fresh = next((at for at, (job, _) in enumerate(given) if job.epoch > 1), len(given))
             chunk = given[: 1 if alone else min(many, fresh)]
             del given[: len(chunk)]
             starts = [c.Start(**_named(job), token_hash=self._token_hash) for job, _ in chunk]
-            said = self._say([*(command for one in ends for command in one), *starts])[-len(starts) :]
-            ends = []
+            with ends.lock:
+                said = self._say([*ends.take(), *starts])[-len(starts) :]
             begun_s = time.monotonic()
             for (job, orders), started in zip(chunk, said, strict=True):
                 if isinstance(started, Conflict):
                     self._gone(job)
-                    continue
-                ends.append(self._attempt(job, orders))
+                else:
+                    ends.add(self._attempt(job, orders))
             took_s = time.monotonic() - begun_s
             many = min(2 * many, self._batch) if took_s < GATHER_S / 2 else max(1, many // 2)
-            if not given or took_s > GATHER_S:
-                following, ends = self._finish(ends, then if not given else None), []
-        return following
+            self._paces.many = many
 
-    def _finish(self, ends: list[list[c.AttemptCommand]], then: c.Claim | None) -> Claimed | None:
+    def _tell_ends(self) -> None:
+        """While an attempt goes on, those of its batch that ended before it."""
+        while not self._finished.wait(GATHER_S if self._batches else MIND_S):
+            for ends in list(self._batches):
+                if ends.due:
+                    with ends.lock:
+                        self._say(ends.take())
+
+    def _finish(self, said: list[c.AttemptCommand], then: c.Claim) -> Claimed | None:
         """Tells the ends of attempts; `then` is claimed with the last of them."""
-        said = [command for end in ends for command in end]
-        if then is not None and not self._draining.is_set() and said and isinstance(said[-1], c.Finish):
+        if not self._draining.is_set() and said and isinstance(said[-1], c.Finish):
             said[-1] = replace(said[-1], then=then)
         answers = self._say(said)
         last = answers[-1] if answers else None

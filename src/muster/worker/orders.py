@@ -28,21 +28,29 @@ class Orders:
         self._order: Order | None = None
         self.notice = ""
         """What the agent is to be told; the runner writes it down, so that no disk holds up the heartbeat."""
-        self._read_fd, self._write_fd = os.pipe()
-        os.set_blocking(self._write_fd, False)
+        self._fds: tuple[int, int] | None = None
+        """Made for the first who waits: a function's attempt has no process."""
+        self._over = False
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            os.close(self._read_fd)
-            os.close(self._write_fd)
-            self._write_fd = -1
+            self._over = True
+            for fd in self._fds or ():
+                os.close(fd)
+            self._fds = None
 
     @property
     def wake_fd(self) -> int:
-        return self._read_fd
+        with self._lock:
+            if self._fds is None:
+                self._fds = os.pipe()
+                os.set_blocking(self._fds[1], False)
+                if self._order is not None:
+                    os.write(self._fds[1], b"!")
+            return self._fds[0]
 
     @property
     def given(self) -> Order | None:
@@ -51,11 +59,12 @@ class Orders:
     def give(self, order: Order) -> None:
         """An order to abandon is never taken back."""
         with self._lock:
-            if self._write_fd < 0 or self._order in (order, Order.ABANDON):
+            if self._over or self._order in (order, Order.ABANDON):
                 return
             self._order = order
-            os.write(self._write_fd, b"!")
+            if self._fds is not None:
+                os.write(self._fds[1], b"!")
 
     def seen(self) -> None:
         """Call after waking, so that the next wait really waits."""
-        os.read(self._read_fd, 64)
+        os.read(self.wake_fd, 64)
