@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from web_site import Site
 from muster.model.actions import _COMMANDS
 from muster.web.app import declared, pages
 from muster.web.openapi import document
+from muster.web.pages import overview
 from muster.web.pages import plans as plan_pages
 from muster.web.pages.assets import STATIC, VERSION
 from muster.web.pages.task_forms import TASK_ACTIONS
@@ -226,6 +228,44 @@ def test_files_are_kept_for_ever_and_change_their_path(reader: Reader) -> None:
         assert shown.headers["content-type"] == media and "immutable" in shown.headers["cache-control"]
         assert reader.ask("GET", f"/static/0123/{name}").status == 404
     assert sum(len(data) for name, (_, data) in STATIC.items() if name.endswith(".js")) < 100_000
+
+
+def test_what_an_attempt_has_left_is_there_and_never_opened_as_a_page(site: Site, reader: Reader) -> None:
+    site.enqueue("a")
+    site.register()
+    (job,) = site.started()
+    site.report(job, "checkpoint", {"data": base64.b64encode(b"step 3 of 5").decode()})
+    data = b"<script>alert(1)</script>"
+    digest = hashlib.sha256(data).hexdigest()
+    part = {"name": "report.html", "sha256": digest, "size": len(data), "offset": 0}
+    sent = part | {"data": base64.b64encode(data).decode()}
+    assert site.report(job, "artifact/content", sent)[0] == 200
+    for name in ("report.html", "not kept"):
+        site.report(job, "artifact", {"name": name, "location": name})
+    shown = reader.get(f"/tasks/{job['taskId']}")
+    assert "step 3 of 5" in shown.text and "not kept" in shown.text
+    (link,) = re.findall(r'href="([^"]*/artifacts/[^"]*)"', shown.text)
+    kept = reader.ask("GET", link)
+    assert (kept.status, kept.text.encode()) == (200, data)
+    assert kept.headers["content-type"] == "application/octet-stream"
+    assert kept.headers["content-disposition"] == "attachment"
+    assert "sandbox" in kept.headers["content-security-policy"]
+    assert reader.get(link.replace("report.html", "another")).status == 404
+
+
+def test_many_that_wait_are_counted_and_the_first_are_shown(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(overview, "FIRST_NEEDS", 2)
+    site.enqueue(*"abcd")
+    site.register()
+    for job in site.started():
+        site.report(job, "ask", {"question": "Which?"})
+    shown = reader.get("/")
+    assert "(4)" in shown.text and "2 more tasks wait for you" in shown.text
+    assert (
+        shown.text.count('data-key="need-') == 2 and reader.get("/inbox").text.count('data-key="need-') == 4
+    )
 
 
 def test_a_large_plan_is_shown_a_part_at_a_time(

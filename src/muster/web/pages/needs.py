@@ -8,7 +8,8 @@ from muster.web.backend import Backend
 from muster.web.pages.render import json_of
 
 
-async def needs_of(web: Backend, plan: str | None = None) -> Json:
+async def needs_of(web: Backend, plan: str | None = None, *, most: int) -> Json:
+    """Of the tasks only the first `most`; how many are left out is said."""
     found: Json = json_of(await web.queries.inbox(plan))
     found["pools"] = {
         name: json_of(pool)
@@ -22,4 +23,6 @@ async def needs_of(web: Backend, plan: str | None = None) -> Json:
     ]
     kinds = ("tasks", "files", "webhooks", "pools", "plans")
     found["number"] = sum(len(found[kind]) for kind in kinds)
+    found["more"] = max(0, len(found["tasks"]) - most)
+    found["tasks"] = found["tasks"][:most]
     return found

@@ -15,6 +15,8 @@ from muster.web.visits import posted
 routes = Routes(pages=True)
 
 AT_WORK_MAX = 50
+FIRST_NEEDS = 20
+NEEDS_MAX = 200
 
 
 class DoneQuery(Query, frozen=True, kw_only=True):
@@ -39,7 +41,7 @@ async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
         "overview.html",
         done=query.done,
         crew=json_of(await web.queries.status()),
-        needs=await needs_of(web),
+        needs=await needs_of(web, most=FIRST_NEEDS),
         at_work=json_of(at_work),
         task_actions=TASK_ACTIONS,
     )
@@ -56,7 +58,7 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
         request,
         "inbox.html",
         done=query.done,
-        needs=await needs_of(web, query.plan),
+        needs=await needs_of(web, query.plan, most=NEEDS_MAX),
         plan=query.plan,
         task_actions=TASK_ACTIONS,
     )

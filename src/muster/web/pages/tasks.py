@@ -13,7 +13,7 @@ from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
 from muster.model.views import AttemptView
-from muster.web.artifacts import content
+from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
 from muster.web.pages.overview import DoneQuery
@@ -84,7 +84,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         width=WIDTH,
         transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
         checkpoint=await _checkpoint(web, task_id),
-        artifacts=[json_of(one) for one in await web.reads.artifacts(task_id)],
+        artifacts=json_of(await artifacts(web, task_id)),
         task_actions=TASK_ACTIONS,
     )
 
