@@ -88,7 +88,7 @@ class ServedOwner:
     async def take_artifact(
         self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
     ) -> ArtifactReceived:
-        return take_artifact(attempt_folder(self._path.parent / "attempts", task_id, epoch), part, black)
+        return take_artifact(self._path.parent / "attempts", task_id, epoch, part, black)
 
     async def verify_audit(self, workspace_id: int) -> AuditReport:
         return await Auditor(self._store.reads, SIGNER, list, workspace_id).verify()

@@ -147,11 +147,13 @@ class FarWorkers:
         self.id = f"worker-{secrets.token_hex(4)}"
         host = {"hostname": "far", "pid": 1, "pidStart": 1, "bootId": "boot"}
         crew = {"slots": 100, "agents": ["far"], "general": ["far"]} | crew
-        self.post("register", workerId=self.id, **host, **crew)
+        self._own: dict[str, str] = {}
+        told = self.post("register", workerId=self.id, **host, **crew)
+        self._own = {"Authorization": f"Bearer {told['own']['token']}"}
 
     def post(self, verb: str, **content: Any) -> Any:
         with contextlib.closing(self._api()) as api:
-            return api.post(f"/worker/v1/{verb}", content)
+            return Api(api._transport, self._own).post(f"/worker/v1/{verb}", content)
 
     def claim(self, slots: int = 1, wait_s: int = 0) -> list[Any]:
         verb = f"claim?wait={wait_s}" if wait_s else "claim"

@@ -109,9 +109,10 @@ def test_a_large_file_comes_in_parts_and_is_whole_before_it_is_named(
     env, task_id = owner.inside(), owner.tasks()["api"].id
     whole = hashlib.sha256(data).hexdigest()
     first = ArtifactPart(name="out", sha256=whole, size=len(data), offset=0, data=data[:100])
-    folder = attempt_folder(root / ".muster" / "attempts", task_id, 1)
-    assert take_artifact(folder, first, same) == ArtifactReceived(received=100, whole=False)
-    assert take_artifact(folder, first, same).received == 100, "its answer was lost"
+    attempts = root / ".muster" / "attempts"
+    folder = attempt_folder(attempts, task_id, 1)
+    assert take_artifact(attempts, task_id, 1, first, same) == ArtifactReceived(received=100, whole=False)
+    assert take_artifact(attempts, task_id, 1, first, same).received == 100, "its answer was lost"
     assert kept_artifact(folder, "out") is None, "half of it is nothing"
     assert cli("report", "artifact", "out", "large", env=env).code == 0, "goes on where it was"
     assert cli("artifact", "get", "billing/api", "out").raw == data
@@ -119,15 +120,20 @@ def test_a_large_file_comes_in_parts_and_is_whole_before_it_is_named(
     assert cli("report", "artifact", "empty", "large", env=env).code == 0
     rows = json.loads(cli("artifact", "list", "billing/api", "--json").out)
     assert {row["name"]: row["bytes"] for row in rows} == {"out": len(data), "empty": 0}
-    assert not [*(folder / "artifacts").glob("*.part")]
+    assert not [*attempts.rglob("*.part")]
 
 
 def test_what_is_not_what_was_announced_or_too_much_is_not_kept(tmp_path: Path) -> None:
     wrong = ArtifactPart(name="n", sha256="0" * 64, size=1, offset=0, data=b"x")
     with pytest.raises(BadInput, match="not the one that was announced"):
-        take_artifact(tmp_path, wrong, same)
-    assert [*(tmp_path / "artifacts").iterdir()] == []
-    with (tmp_path / "artifacts" / "others").open("wb") as file:
-        file.truncate(ATTEMPT_ARTIFACTS_BYTES_MAX)
-    with pytest.raises(TooLarge, match="of at most 128"):
-        take_artifact(tmp_path, wrong, same)
+        take_artifact(tmp_path, 7, 1, wrong, same)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    half = ArtifactPart(name="half", sha256="1" * 64, size=2, offset=0, data=b"x")
+    assert not take_artifact(tmp_path, 7, 1, half, same).whole
+    begun = next(tmp_path.rglob("*.part"))
+    for large in (tmp_path / "7" / "1" / "artifacts" / "others", begun):
+        with large.open("ab") as file:
+            file.truncate(ATTEMPT_ARTIFACTS_BYTES_MAX)
+        with pytest.raises(TooLarge, match="of at most 128"):
+            take_artifact(tmp_path, 7, 1, wrong, same)
+        large.unlink()

@@ -259,7 +259,11 @@ def test_a_dry_run_says_who_would_get_what_and_why_and_changes_nothing(cli, root
             "bad.md:2: unknown attribute 'prioirty'; did you mean 'priority'?",
         ),
         (("add", "bad.md", "--dry-run"), 2, "bad.md:2"),
-        (("add", "ghost.md"), 2, "ghost.md:1: task a wants agent ghost, which is not configured"),
+        (
+            ("add", "ghost.md"),
+            2,
+            "ghost.md:1: task a wants agent ghost, which is neither configured nor a program that registered",
+        ),
         (("diff", "ghost.md"), 2, "ghost.md:1"),
         (("diff",), 2, "PLAN"),
         (("show", "biling"), 3, "there is no plan 'biling'"),

@@ -402,7 +402,7 @@ def test_the_wishes_of_a_plans_tasks_are_enqueued(root):
     text = "- [ ] A {#a cap=rust limit=gpu on-failed=run tags=x}\n- [ ] B {#b profile=writer}\n"
     text += "- [ ] C {#c}\n  true\n"
     config = parse_config({"agent": "shell"})
-    body = plan_body(Given(parse(text, "plan.md"), root / "plan.md"), config, Project(root))
+    body = plan_body(Given(parse(text, "plan.md"), root / "plan.md"), config, Project(root), list)
     a, b, c = convert(json.loads(json.dumps(body)), Enqueue).tasks
     assert (a.capabilities, a.limit_key, a.on_failed, a.tags) == (("rust",), "gpu", "run", ("x",))
     assert (a.agent, b.agent, b.profile, c.agent) == (None, None, "writer", "shell")

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from muster.engine.batch import drive
+from muster.model import commands as c
 from muster.model.secrets import not_set, secret_purpose
 from muster_command import MUSTER, run_muster
 from patience import PATIENCE_S
@@ -78,7 +79,10 @@ def test_over_http_a_wrong_name_is_told_in_the_same_words(cli: Any, empty: Any) 
 
 
 def test_what_a_task_waits_for_is_the_command_that_the_inbox_names(cli: Any, owner: Any) -> None:
-    owner.register("worker-zzzzzzzz", agents=("ghost",), general=(), unfit={"ghost": not_set("GHOST_KEY")})
+    owner.register("worker-zzzzzzzz", agents=("ghost",), general=())
+    (job,) = owner.do(c.Claim(worker_id="worker-zzzzzzzz", request_id="g")).jobs
+    lacks = {"unfit_agent": not_set("GHOST_KEY"), "unfit_secret": "GHOST_KEY"}
+    owner.do(c.Release(task_id=job.task_id, epoch=job.epoch, reason="it lacks one", **lacks))
     (row,) = [row for row in json.loads(cli("inbox", "--json").out) if row.get("ref") == "billing/other"]
     assert row["next"] == "muster secrets set GHOST_KEY"
     assert "muster secrets set GHOST_KEY" in cli("task", "show", "billing/other").out.partition("Next")[2]

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.app.settings import load_config
+from muster.app.settings import KINDS, load_config
+from muster.config.kinds import AgentKind
 from muster.config.profiles import PROFILES
+from muster.model.errors import BadConfig
 from muster.model.fields import ATTRIBUTES
 from muster.plans.markdown import parse
 from pages import blocks, commands, run_as_shown
@@ -55,6 +57,24 @@ def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
     for settings in blocks(page, "toml"):
         (tmp_path / "muster.toml").write_text(settings)
         assert load_config(tmp_path).agents
+
+
+def test_the_kind_shown_is_one_that_settings_may_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (body,) = blocks(ROOT / "docs" / "how-to" / "any-command.md", "python")
+    made: dict[str, object] = {}
+    exec(body, made)
+    kind = made["KIND"]
+    assert isinstance(kind, AgentKind)
+    monkeypatch.setitem(KINDS, "my-cli", kind)
+    settings = '[agents.mine]\nkind = "my-cli"\npermission_mode = "careful"\n'
+    (tmp_path / "muster.toml").write_text(settings)
+    assert load_config(tmp_path).agents["mine"].command == ("my-cli",)
+    for wrong in ("", 'permission_mode = "rash"\n', 'permission_mode = "bold"\nargs = ["--bold"]\n'):
+        (tmp_path / "muster.toml").write_text(f'[agents.mine]\nkind = "my-cli"\n{wrong}')
+        with pytest.raises(BadConfig):
+            load_config(tmp_path)
 
 
 def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from muster.cli.feed import EventPrinter, Feed
 from muster.config.project import Project
 from patience import PATIENCE_S
 
+CODES = {401: "not_allowed", 403: "forbidden", 404: "not_found", 503: "unavailable"}
+
 
 class Quiet(ThreadingUnixStreamServer):
     """An owner that has an event at once, holds who waits for the next, and has that for who does not wait."""
@@ -25,6 +27,8 @@ class Quiet(ThreadingUnixStreamServer):
         super().__init__(path, Answer)
         self.waited_for = threading.Event()
         self.released = threading.Event()
+        self.refusals: list[int] = []
+        """With which statuses it answers first."""
 
 
 class Answer(BaseHTTPRequestHandler):
@@ -32,6 +36,16 @@ class Answer(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
+        if self.server.refusals:
+            status = self.server.refusals.pop(0)
+            problem = {
+                "status": status,
+                "code": CODES[status],
+                "detail": "it is refused",
+                "hint": "muster up",
+            }
+            self._answer(status, problem)
+            return
         waits, after = "wait=1" in self.path, int(self.path.partition("after=")[2].partition("&")[0])
         if waits and after:
             self.server.waited_for.set()
@@ -39,8 +53,11 @@ class Answer(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         found = [{"id": after + 1, "event": "completed"}] if after < 2 else []
-        body = json.dumps(found).encode()
-        self.send_response(200)
+        self._answer(200, found)
+
+    def _answer(self, status: int, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -75,3 +92,29 @@ def test_a_feed_that_is_closed_waits_for_no_event(
     feed.close()
     assert not quiet.released.is_set()
     assert [json.loads(line)["id"] for line in capsys.readouterr().out.splitlines()] == [1, 2]
+
+
+def test_a_feed_goes_on_while_its_owner_is_away(
+    project: Project, quiet: Quiet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet.refusals += [503, 503]
+    feed = Feed(project, 0, EventPrinter(as_json=True, colour="never"))
+    assert quiet.waited_for.wait(PATIENCE_S)
+    feed.close()
+    told = capsys.readouterr()
+    assert (len(told.out.splitlines()), told.err) == (2, "")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_feed_that_is_refused_says_why_and_ends(
+    project: Project, quiet: Quiet, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    """It would be refused again and again, and show nothing for as long as the crew is up."""
+    quiet.refusals += [status]
+    feed = Feed(project, 0, EventPrinter(as_json=True, colour="never"))
+    feed._thread.join(PATIENCE_S)
+    assert not feed._thread.is_alive()
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", "no more events are shown: it is refused (muster up)\n")
+    assert quiet.refusals == []
+    feed.close()

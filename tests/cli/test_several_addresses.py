@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,22 +134,34 @@ def test_programs_go_on_at_the_server_that_answers(far: FarOwner, dead: str, una
         asyncio.run(ask())
 
 
+W1 = "worker-aaaaaaaa"
+
+
+def token_of_ended(far: FarOwner) -> Any:
+    """The token of a worker that has ended since: whoever asks with it is told so."""
+    crew = HttpCrew(far.url, SECRET)
+    crew.register(c.Register(worker_id=W1, hostname="far", pid=1, pid_start=1, boot_id="b", agents=("a",)))
+    crew.deregister(c.Deregister(worker_id=W1))
+    return crew._own
+
+
 def test_a_server_that_one_thread_has_given_up_is_waited_for_by_none(far: FarOwner, silent: Unable) -> None:
     """A worker's heartbeat notices it, and who waits for work at that server asks the next one."""
     crew = HttpCrew(f"{silent.url},{far.url}", SECRET, reply_s=0.2)
+    crew._worker_id, crew._own = W1, token_of_ended(far)
     told: list[MusterError] = []
 
     def claim() -> None:
         while not (told and isinstance(told[-1], Conflict)):
             try:
-                crew.claim(c.Claim(worker_id="worker-aaaaaaaa", request_id="r"), wait_s=60.0)
+                crew.claim(c.Claim(worker_id=W1, request_id="r"), wait_s=60.0)
             except MusterError as error:
                 told.append(error)
 
     waiting = threading.Thread(target=claim, daemon=True)
     waiting.start()
     until(lambda: silent.asked, "it waits")
-    heartbeat = c.Heartbeat(worker_id="worker-aaaaaaaa", attempts=())
+    heartbeat = c.Heartbeat(worker_id=W1, attempts=())
     with pytest.raises(OwnerUnavailable):
         crew.heartbeat(heartbeat, wait_s=0)
     assert not crew.heartbeat(heartbeat, wait_s=0).known, "the other server answers"

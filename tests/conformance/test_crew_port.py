@@ -19,7 +19,7 @@ from muster.client.crew import HttpCrew
 from muster.config.project import Project
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob, Enqueued
-from muster.model.errors import BadInput, Conflict, Unavailable
+from muster.model.errors import BadInput, Conflict, Forbidden, Unavailable
 from muster.model.states import ErrorKind, TaskStatus
 from muster.ports.crew import Crew
 
@@ -36,6 +36,8 @@ class Way:
     crew: Crew
     add: Callable[[c.Enqueue], Enqueued]
     numbers: Iterator[int]
+    far: bool = False
+    """The worker has a token of its own."""
 
     def worker(self, **changes: object) -> str:
         worker_id = f"worker-conform{next(self.numbers) % 10}"
@@ -76,7 +78,7 @@ def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         return
     with far_owner(folder / "server") as far:
         crew = HttpCrew(far.socket) if request.param == "socket" else HttpCrew(far.url, SECRET)
-        yield Way(crew, far.do, numbers)
+        yield Way(crew, far.do, numbers, far=request.param == "TCP")
         crew.close()
 
 
@@ -166,6 +168,11 @@ def test_a_heartbeat_tells_which_attempts_are_over(way: Way) -> None:
 
 
 def test_who_is_not_known_is_told_so(way: Way) -> None:
+    if way.far:  # there it has nothing to say it with
+        way.worker()
+        with pytest.raises(Forbidden, match="is not yours"):
+            way.crew.heartbeat(c.Heartbeat(worker_id="worker-nobodyxx", attempts=()), wait_s=0)
+        return
     heard = way.crew.heartbeat(c.Heartbeat(worker_id="worker-nobodyxx", attempts=()), wait_s=0)
     assert not heard.known
     with pytest.raises(Conflict):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,7 @@ class World:
     def wall_s(self) -> float:
         return self.rig.clock.present.wall_ms / 1000
 
-    def wanted(self, source: str, order: str, data: bytes) -> UpdatePlan:
+    def wanted(self, source: str, order: str, data: bytes, programs: Sequence[str] = ()) -> UpdatePlan:
         document = markdown.parse(markdown.decode(data, source), source)
         bodies = [to_builtins(task) for task in document.tasks]
         tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]

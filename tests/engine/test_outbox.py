@@ -6,10 +6,12 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+import standardwebhooks.webhooks
 from engine_rig import W1, Rig, complete, fail
 from msgspec.structs import replace
 from standardwebhooks import Webhook as Receiver
@@ -49,7 +51,7 @@ class Post:
 class Hooked:
     def __init__(self, rig: Rig) -> None:
         self.rig, self.post = rig, Post()
-        term = rig.new_boot().term
+        self.term = term = rig.new_boot().term
         self.sender = WebhookSender(
             rig.clock, rig.store.reads, rig, self.post, lambda sealed, _: sealed, term=term
         )
@@ -251,3 +253,81 @@ def test_a_receiver_that_is_gone_is_left_alone(hooked: Hooked, rig: Rig) -> None
         rig.do(c.RemoveWebhook(webhook_id=webhook_id, actor="ada"))
     rig.enqueue({"a": ()})
     hooked.send()
+
+
+class Signed:
+    """A receiver that goes by the reference library, and by the clock that it and its server share."""
+
+    def __init__(self, hooked: Hooked, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._hooked = hooked
+        self.statuses: list[int] = []
+        """What it answers, one after the other; then 200."""
+        self.took: list[str] = []
+        self.stamps: list[int] = []
+        self.kept: list[tuple[dict[str, str], bytes]] = []
+        hooked.sender._post = self
+        monkeypatch.setattr(standardwebhooks.webhooks, "datetime", self)
+
+    def now(self, tz: object = None) -> datetime:
+        return datetime.fromtimestamp(self._hooked.rig.clock.present.wall_ms / 1000, UTC)
+
+    def fromtimestamp(self, stamp: float, tz: object = None) -> datetime:
+        return datetime.fromtimestamp(stamp, UTC)
+
+    async def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        Receiver(SECRET).verify(body, dict(headers))
+        self.stamps.append(int(headers["webhook-timestamp"]))
+        self.kept.append((dict(headers), body))
+        status = self.statuses.pop(0) if self.statuses else 200
+        if status == 200:
+            self.took.append(headers["webhook-id"])
+        return status
+
+
+def set_clock(hooked: Hooked, seconds: float, *, seen: bool = True) -> None:
+    """`seen`: the coordinator has noticed it."""
+    clock, moved_ms = hooked.rig.clock, round(seconds * 1000)
+    clock.present = replace(clock.present, wall_ms=clock.present.wall_ms + moved_ms)
+    jumped_ms = moved_ms if seen else 0
+    hooked.rig.do(c.SetClock(term=hooked.term, boot_id="boot-a", offset_ms=0, jumped_ms=jumped_ms))
+
+
+MONTH_S = 30 * 86_400.0
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize("seconds", [-MONTH_S, MONTH_S, -3600.0, 3600.0])
+def test_what_is_sent_after_a_jump_of_the_clock_is_stamped_with_its_time_and_comes_soon(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Not with that of the event, nor of an earlier try: receivers refuse what is older than five minutes."""
+    rig, receiver = hooked.rig, Signed(hooked, monkeypatch)
+    webhook_id = hooked.add()
+    receiver.statuses = [503]
+    rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.send()
+    set_clock(hooked, seconds)
+    rig.clock.advance(5)
+    hooked.send()
+    (message,) = hooked.messages(webhook_id)
+    assert receiver.took == [message.message_id]
+    assert receiver.stamps[1] - receiver.stamps[0] == round(seconds) + 5
+    (old, body) = receiver.kept[0]
+    with pytest.raises(Exception, match="Message timestamp too"):
+        Receiver(SECRET).verify(body, old)
+
+
+@pytest.mark.promise("S15")
+def test_a_clock_that_was_wrong_before_the_start_keeps_no_message_for_a_month(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has seen that jump."""
+    rig, receiver = hooked.rig, Signed(hooked, monkeypatch)
+    webhook_id = hooked.add()
+    receiver.statuses = [503]
+    rig.do(c.TestWebhook(webhook_id=webhook_id, actor="ada"))
+    hooked.send()
+    set_clock(hooked, -MONTH_S, seen=False)
+    rig.clock.advance(3600)
+    hooked.send()
+    assert len(receiver.took) == 1

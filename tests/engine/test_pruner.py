@@ -20,10 +20,11 @@ from muster.engine.services import pruner
 from muster.engine.services.pruner import CATCH_UP_S, HOLD_MS, Pruner
 from muster.engine.services.scheduler import Scheduler
 from muster.engine.services.sealer import Sealer
-from muster.hosts.attempt_folders import LocalFolders
+from muster.hosts.attempt_folders import LocalFolders, take_artifact
 from muster.hosts.log_file import LogFile
 from muster.model import commands as c
 from muster.model.answers import AuditReport
+from muster.model.artifacts import ArtifactPart
 from muster.model.edits import PlanUpdated, UpdatePlan
 from muster.model.retention import Retention
 from muster.model.rows import DEFAULT_WORKSPACE
@@ -317,3 +318,22 @@ def test_more_tasks_than_a_page_are_archived_page_by_page(site, monkeypatch):
         site.archive()
         found = [str(site.rig.task(key).status) for key in "abcde"]
         assert found == ["ARCHIVED"] * archived + ["COMPLETED"] * (5 - archived)
+
+
+def test_half_a_file_goes_with_its_attempt(site: Site) -> None:
+    """Whoever was cut off while it was sent goes on until then, and nobody does after it."""
+    half = ArtifactPart(name="out", sha256="0" * 64, size=2, offset=0, data=b"x")
+    site.rig.do(c.Enqueue(plan="p", source=None, tasks=(c.Spec(title="a"), c.Spec(title="b")), actor="ada"))
+    over, running = site.rig.started(slots=1), site.rig.started(slots=1)
+    for (job,) in (over, running):
+        take_artifact(site.folder, job.task_id, job.epoch, half, lambda data: data)
+    site.prune()
+    assert len([*site.folder.rglob("*.part")]) == 2
+    site.rig.do(complete(over[0]))
+    site.prune()
+    (left,) = site.folder.rglob("*.part")
+    assert left.name.startswith(f"{running[0].task_id}-{running[0].epoch}-")
+    jump(site.rig, 40 * DAY_S)
+    site.rig.do(complete(running[0]))
+    site.prune()
+    assert not [*site.folder.rglob("*.part")], "it is no question of time"

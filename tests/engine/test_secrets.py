@@ -109,8 +109,9 @@ def test_a_task_waits_for_a_secret_and_goes_on_once_it_is_set(rig: Rig, why: str
     rig.do(unfit(job, why, "TOKEN"))
     assert rig.claim("again") == ()
     queries = Queries(rig.store.reads.of(DEFAULT_WORKSPACE), rig.clock, Policy())
-    said = drive(queries.task(job.task_id)).task.why
-    assert said.endswith("muster secrets set TOKEN")
+    waiting = drive(queries.task(job.task_id)).task
+    assert waiting.why.endswith("muster secrets set TOKEN")
+    assert waiting.fix == "muster secrets set TOKEN"
     rig.do(c.PutSecret(name="OTHER", sealed="sealed", actor="user:ann"))
     assert rig.claim("third") == ()
     rig.do(c.PutSecret(name="TOKEN", sealed="sealed", actor="user:ann"))
@@ -130,6 +131,8 @@ def test_one_that_is_set_while_its_worker_asks_makes_nobody_wait(rig: Rig, why: 
 def test_words_that_name_a_secret_are_no_reason_to_try_again(rig: Rig) -> None:
     (job,) = rig.claim()
     rig.do(unfit(job, not_set("TOKEN"), None))
+    queries = Queries(rig.store.reads.of(DEFAULT_WORKSPACE), rig.clock, Policy())
+    assert drive(queries.task(job.task_id)).task.fix == ""
     rig.do(c.PutSecret(name="TOKEN", sealed="sealed", actor="user:ann"))
     assert rig.claim("again") == ()
 
@@ -141,5 +144,6 @@ def test_what_the_last_worker_lacked_is_not_said_once_it_is_set(rig: Rig) -> Non
     rig.do(c.Deregister(worker_id=WORKER, reason="drained"))
     queries = Queries(rig.store.reads.of(DEFAULT_WORKSPACE), rig.clock, Policy())
     assert set(drive(queries.crew()).last_unfit) == {"claude", ANY_AGENT}
+    assert drive(queries.task(job.task_id)).task.fix == "muster secrets set NEW"
     rig.do(c.PutSecret(name="NEW", sealed="sealed", actor="user:ann"))
     assert drive(queries.crew()).last_unfit == {}

@@ -355,10 +355,24 @@ def test_of_a_program_it_is_told_what_brings_it_back(
 @pytest.mark.parametrize(
     ("task", "facts", "fix"),
     [
-        ({"wanted_agent": "gone"}, crew(unfit={"gone": not_set("TOKEN")}), "muster secrets set TOKEN"),
-        ({}, crew(free={}, unfit={"": f"a cannot run: {not_set('T')}"}), "muster secrets set T"),
-        ({"wanted_agent": "gone"}, crew(last_unfit={"gone": not_set("T")}), "muster secrets set T"),
-        ({"wanted_agent": "gone"}, crew(unfit={"gone": "says: muster secrets set X"}), ""),
+        (
+            {"wanted_agent": "gone"},
+            crew(unfit={"gone": "words"}, lacking={"gone": "T"}),
+            "muster secrets set T",
+        ),
+        ({}, crew(free={}, unfit={"": "a cannot run: x"}, lacking={"": "T"}), "muster secrets set T"),
+        (
+            {"wanted_agent": "gone"},
+            crew(last_unfit={"gone": "x"}, lacking={"gone": "T"}),
+            "muster secrets set T",
+        ),
+        # The words of a reason are anybody's.
+        ({"wanted_agent": "gone"}, crew(unfit={"gone": not_set("T")}), ""),
+        (
+            {"wanted_agent": "gone"},
+            crew(unfit={"gone": not_set("X")}, lacking={"gone": "T"}),
+            "muster secrets set T",
+        ),
         ({"wanted_agent": "gone"}, BUSY_CREW, ""),
         ({}, crew(crew=CrewStatus.PAUSED), "muster orchestrator resume"),
     ],

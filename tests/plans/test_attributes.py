@@ -171,7 +171,7 @@ def test_every_field_of_a_task_has_an_attribute_or_a_reason(tmp_path: Path) -> N
     def body(attributes: str) -> dict[str, Any]:
         text = f"- [ ] Do it {{#a {attributes}}}\n- [ ] Other {{#other}}\n"
         found: dict[str, Any] = plan_body(
-            Given(parse(text, "plan.md"), tmp_path / "plan.md"), config, Project(tmp_path)
+            Given(parse(text, "plan.md"), tmp_path / "plan.md"), config, Project(tmp_path), list
         )["tasks"][0]
         return found
 

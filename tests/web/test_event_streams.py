@@ -13,10 +13,14 @@ from typing import Any, NamedTuple
 import pytest
 from web_site import WOKEN_S, Site
 
+from muster.model import commands as c
+from muster.model.answers import TookOver
 from muster.model.errors import BadInput
+from muster.model.seals import GENESIS
 from muster.stores.sqlite.reads import SqliteReads
 from muster.web import feed as web_feed
 from patience import PATIENCE_S, until
+from serving import SIGNER
 
 EVENTS = "/api/v1/events/stream"
 
@@ -115,6 +119,39 @@ def test_who_comes_from_a_store_that_was_replaced_is_told(site: Site, tasks: lis
     site.enqueue("next")
     (sent,) = stream(site, EVENTS, 1, f"Last-Event-ID: {newest}")
     assert sent.data["key"] == "next"
+
+
+def prune_all(site: Site) -> int:
+    """Retention has dropped all events; the last of them."""
+
+    async def prune() -> int:
+        engine, reads = site.backend.engine, site.backend.reads
+        took = await engine.execute(c.NewBoot())
+        assert isinstance(took, TookOver)
+        seal = SIGNER.seal(await reads.numbered_events(0, None, 1000), GENESIS, 0)
+        await engine.execute(c.AddSeal(term=took.term, seal=seal))
+        proof = SIGNER.prune_proof(seal, 1)
+        await engine.execute(c.PruneEvents(term=took.term, to_id=seal.to_id, at_ms=1, proof=proof))
+        return seal.to_id
+
+    return asyncio.run_coroutine_threadsafe(prune(), site._loop).result(PATIENCE_S)
+
+
+def test_who_has_heard_all_that_was_dropped_since_goes_on(site: Site, tasks: list[str]) -> None:
+    """Nothing is kept of it but its seal, and it comes from no other store for that."""
+    last = prune_all(site)
+    assert site.get(f"/api/v1/events?after={last}") == []
+    assert site.refused("GET", f"/api/v1/events?after={last + 1}") == (422, "bad_input")
+    assert site.refused("GET", EVENTS, **{"Last-Event-ID": str(last + 1)}) == (422, "bad_input")
+
+    async def follow() -> Any:
+        async with asyncio.timeout(PATIENCE_S), following(site, EVENTS, f"Last-Event-ID: {last}") as client:
+            assert (await client.chunk()).startswith(b"retry: ")
+            site.enqueue("next")
+            (sent,) = await client.first(1)
+            return sent.data["key"]
+
+    assert asyncio.run(follow()) == "next"
 
 
 def test_what_is_not_wanted_is_not_sent(site: Site, tasks: list[str]) -> None:

@@ -12,11 +12,15 @@ from test_network import Line, listening
 from test_who_may import People
 from web_site import W1, Site
 
-from muster.model.access import Role
+from muster.model.access import Role, Vouched
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.gate import Exposure
+from muster.web.identity import hash_of
+from muster.web.worker_tokens import worker_token
 from patience import PATIENCE_S, until
 
-KEY = {"Muster-Worker": "a key of the worker's folder"}
+FOLDER = "a key of the worker's folder"
+KEY = {"Muster-Worker": FOLDER}
 
 
 class Held:
@@ -45,9 +49,15 @@ class Revoked:
         self.site, self.port, self.people = site, port, people
         self.token = people.token(Role.ADMIN, member="ada")
 
+    def of_worker(self) -> str:
+        """The token of W1 behind which hers stands, which she has not used yet."""
+        vouched = Vouched(W1, f"key {hash_of(FOLDER)}", frozenset({"claude"}))
+        return worker_token(self.site.owner.vault, DEFAULT_WORKSPACE, hash_of(self.token), vouched)
+
     def held(self, target: str, body: Any) -> Held:
         """Returns once it was let in."""
-        asked = Held(self.port, self.token, target, body)
+        token = self.of_worker() if target.startswith("/worker/") else self.token
+        asked = Held(self.port, token, target, body)
         until(lambda: self._row()["lastUsedAtMs"] is not None, "it was let in")
         return asked
 

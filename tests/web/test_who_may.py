@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from described import description
 from test_network import Line, listening
-from web_site import Site
+from web_site import W1, Site
 
 from muster.model.access import RIGHTS, Right, Role
 from muster.web.gate import Exposure
@@ -84,17 +84,21 @@ MAY: dict[Right, tuple[str, ...]] = {
         "POST /api/v1/vault/rotate",
         "POST /api/v1/workspaces",
     ),
-    Right.SERVE: (
+    Right.SERVE: ("POST /worker/v1/register", "POST /worker/v1/token"),
+}
+"""What needs which right."""
+WORKERS_OWN = frozenset(
+    {
         *(f"POST /worker/v1/{verb}" for verb in ("account", "artifact", "ask", "checkpoint", "claim")),
         *(f"POST /worker/v1/{verb}" for verb in ("complete", "declare", "deregister", "diff", "fail")),
         *(f"POST /worker/v1/{verb}" for verb in ("gone", "heartbeat", "log", "park", "progress", "start")),
-        *(f"POST /worker/v1/{verb}" for verb in ("provider", "publish", "register", "release", "suspect")),
+        *(f"POST /worker/v1/{verb}" for verb in ("provider", "publish", "release", "suspect")),
         "POST /worker/v1/secrets",
         *(f"POST /worker/v1/git/{verb}" for verb in ("fetch", "publish", "send")),
         "GET /worker/v1/tasks/{taskId}/place",
-    ),
-}
-"""What needs which right."""
+    }
+)
+"""What takes the token of a worker, that one with the right to serve is given when it registers."""
 WITH_AN_ATTEMPTS_TOKEN = "/attempt/v1/"
 LAST = "POST /api/v1/shutdown"
 
@@ -157,8 +161,9 @@ def ask(port: int, method: str, path: str, token: str, body: Any = None) -> tupl
 
 
 def test_each_operation_has_a_row() -> None:
-    named = {one: right for right, some in MAY.items() for one in some}
-    assert named.keys() == {f"{method} {path}" for method, path in operations()}
+    named = {one for some in MAY.values() for one in some}
+    assert named | WORKERS_OWN == {f"{method} {path}" for method, path in operations()}
+    assert not named & WORKERS_OWN
 
 
 @pytest.mark.promise("S13")
@@ -194,12 +199,42 @@ def _compare(site: Site, port: int, token: str, rights: frozenset[Right], *, gue
             continue
         body = {"actor": "eve"} if method == "POST" else None
         status, told = ask(port, method, target(path), token, body)
-        if named[one] in rights or path in OPEN:
+        if one in WORKERS_OWN:
+            assert (status, told["code"]) == (403, "forbidden"), (one, told)
+        elif named[one] in rights or path in OPEN:
             of_the_folder = guest and status == 403 and path.endswith(("reconcile", "recover"))
             assert status not in {401, 403} or of_the_folder, (one, told)
         else:
             assert (status, told["code"]) == (403, "forbidden"), (one, told)
     if Right.CREW not in rights and Right.WORK not in rights:
+        assert len(site.get("/api/v1/events?limit=1000")) == before
+
+
+def as_worker(port: int, token: str, worker_id: str) -> str:
+    """The worker's own token.  Its agent is called as it is."""
+    body = {"workerId": worker_id, "hostname": "far", "pid": 7, "pidStart": 1, "bootId": "b"}
+    status, told = ask(port, "POST", "/worker/v1/register", token, body | {"agents": [worker_id]})
+    assert status == 200, told
+    own: str = told["own"]["token"]
+    return own
+
+
+@pytest.mark.promise("S13")
+def test_a_workers_own_token_opens_what_workers_say_and_nothing_else(site: Site, people: People) -> None:
+    """Also where an OWNER stands behind it."""
+    token = people.token(Role.OWNER)
+    with listening(site, Exposure(rate=0)) as port:
+        own = as_worker(port, token, W1)
+        before = len(site.get("/api/v1/events?limit=1000"))
+        for method, path in operations():
+            if path.endswith("/stream"):
+                continue
+            body = {"actor": "eve"} if method == "POST" else None
+            status, told = ask(port, method, target(path), own, body)
+            if f"{method} {path}" in WORKERS_OWN or path in OPEN:
+                assert status not in {401, 403}, (path, told)
+            else:
+                assert (status, told["code"]) == (403, "forbidden"), (path, told)
         assert len(site.get("/api/v1/events?limit=1000")) == before
 
 
@@ -235,13 +270,15 @@ def test_what_another_workspace_has_is_answered_as_what_is_not_there(site: Site,
     token = people.token(Role.OWNER, "acme", member="eve")
     theirs = {"taskId": task["id"], "tokenId": mine["id"], "plan": "billing", "workerId": task["worker"]}
     theirs |= {"name": "root", "epoch": 1, "agent": "claude"}
-    before = _all_of(site)
     with listening(site, Exposure(rate=0)) as port:
+        own = as_worker(port, token, "worker-eveseves")
+        before = _all_of(site)
         for method, path in operations():
             if "{" not in path or path.endswith("/stream") or method == "PUT":
                 continue  # PUT makes what it names, of one's own
-            found = ask(port, method, target(path, **theirs), token, body(method, path, theirs))
-            absent = ask(port, method, target(path, **ABSENT), token, body(method, path, ABSENT))
+            by = own if f"{method} {path}" in WORKERS_OWN else token
+            found = ask(port, method, target(path, **theirs), by, body(method, path, theirs))
+            absent = ask(port, method, target(path, **ABSENT), by, body(method, path, ABSENT))
             assert _shape(found, theirs) == _shape(absent, ABSENT), path
             assert found[0] != 422, f"{path}: the body of the test is wrong: {found[1]}"
             assert found[0] != 200 or absent[0] == 200, path

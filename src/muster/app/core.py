@@ -293,9 +293,9 @@ class Owner:
     async def take_artifact(
         self, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
     ) -> ArtifactReceived:
-        folder = attempt_folder(self._project.attempts_dir, task_id, epoch)
+        root = self._project.attempts_dir
         try:
-            return await asyncio.to_thread(take_artifact, folder, part, black)
+            return await asyncio.to_thread(take_artifact, root, task_id, epoch, part, black)
         except OSError as error:
             fault = StoreFull if error.errno in NO_SPACE else Unavailable
             raise fault(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from msgspec import to_builtins
@@ -21,6 +21,10 @@ ORDER_WORDS: Mapping[str, str] = {
     PHASES: "heading after heading, all below one at once",
     FREE: "all at once, but for what `after=` says",
 }
+
+Programs = Callable[[], Collection[str]]
+"""The names of the programs that have registered as agents; asked where a task names what is not configured."""
+UNKNOWN = "which is neither configured nor a program that registered"
 
 
 class Chosen(NamedTuple):
@@ -96,9 +100,9 @@ def _agent_of(task: PlanTask, config: Config) -> str | None:
     return task.agent or (None if _asks(task) or task.profile else config.default_agent)
 
 
-def task_bodies(document: PlanDocument, config: Config, file: str) -> list[Json]:
+def task_bodies(document: PlanDocument, config: Config, file: str, programs: Programs) -> list[Json]:
     """As the API takes them.  Raises BadPlan as `refuse_unmanned`."""
-    refuse_unmanned(document, config, file)
+    refuse_unmanned(document, config, file, programs)
     return [_task_body(assigned) for assigned in assign(document, config)]
 
 
@@ -112,7 +116,14 @@ def _task_body(assigned: Assigned) -> Json:
     return {name: value for name, value in body.items() if name not in OF_THE_FILE}
 
 
-def refuse_unmanned(document: PlanDocument, config: Config, file: str) -> None:
+def unknown_agents(document: PlanDocument, config: Config, programs: Programs) -> list[PlanTask]:
+    """The tasks that name an agent which nobody has."""
+    strange = [task for task in document.tasks if task.agent is not None and task.agent not in config.agents]
+    known = programs() if strange else ()
+    return [task for task in strange if task.agent not in known and not task.is_group]
+
+
+def refuse_unmanned(document: PlanDocument, config: Config, file: str, programs: Programs) -> None:
     """A shell is only asked where that was said: it would run prose as a script.
 
     Raises BadPlan, with `file:line`, where a task has no agent.
@@ -123,13 +134,14 @@ def refuse_unmanned(document: PlanDocument, config: Config, file: str) -> None:
         f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
         'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
     )
+    unknown = {task.key for task in unknown_agents(document, config, programs)}
     scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
     for task in document.tasks:
         if task.is_group:
             continue
         agent, name, hint = _agent_of(task, config), f"task {task.key}", usual_hint
-        if task.agent is not None and task.agent not in config.agents:
-            problems.add(task.line, f"{name} wants agent {task.agent}, which is not configured")
+        if task.key in unknown:
+            problems.add(task.line, f"{name} wants agent {task.agent}, {UNKNOWN}")
         elif task.agent is None and not task.done and not config.general:
             problems.add(task.line, f"{name} names no agent, and none is configured")
         elif agent in scripts and not task.done and not task.description.strip():

@@ -15,7 +15,7 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.full_disk import full_disk
-from muster.model.errors import MusterError
+from muster.model.errors import MusterError, Unavailable
 
 FOOTER_TASKS = 5
 
@@ -59,11 +59,15 @@ class Feed:
                     if self._show.footer is not None:
                         self._show.footer("" if last else _progress(api, self._plan))
                     page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
-                except MusterError:
+                except Unavailable:
                     if last:
                         return
                     self._closing.wait(0.2)
                     continue
+                except MusterError as error:
+                    fix = f" ({error.hint})" if error.hint else ""
+                    self._show.say(f"no more events are shown: {error.message}{fix}")
+                    return
                 for event in page:
                     self._after = event["id"]
                     self._show.event(event)

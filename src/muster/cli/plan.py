@@ -178,7 +178,8 @@ def _add(args: argparse.Namespace) -> int:
     with connect(args) as context:
         config, project = context.settings(), context.here
         if project is not None:
-            refuse_unmanned(given.document, config, given.short)
+            programs = plan_file.programs_of(context.api)
+            refuse_unmanned(given.document, config, given.short, programs)
         given = plan_file.as_known_to(context, given)
         plan_file.refuse_file_of(context.api, given)
         if project is not None:

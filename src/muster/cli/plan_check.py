@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from muster.app.plan_tasks import choose_order
+from muster.app.plan_tasks import UNKNOWN, choose_order, unknown_agents
 from muster.app.settings import load_config
 from muster.cli import plan_order
 from muster.cli.output import Screen, clean, note, print_json
-from muster.cli.plan_file import Given, project_for
+from muster.cli.plan_file import Given, programs_in, project_for
 from muster.model.errors import BadPlan
 from muster.model.wording import counted
 from muster.plans.files import read_plan
@@ -29,7 +29,11 @@ def run(args: argparse.Namespace) -> int:
             note(clean(line))
         raise
     project = project_for(args, Given(document, Path(args.plan)))
-    chosen = choose_order(document, load_config(project.root), "", args.order)
+    config = load_config(project.root)
+    chosen = choose_order(document, config, "", args.order)
+    for task in unknown_agents(document, config, programs_in(project)):
+        said = f"task {task.key} wants agent {task.agent}, {UNKNOWN}"
+        doubts.add(task.line, said, task.agent or "", config.agents)
     tasks = [task for task in document.tasks if not task.is_group]
     groups = len(document.tasks) - len(tasks)
     found = waves(ordered(document, chosen.order).tasks)

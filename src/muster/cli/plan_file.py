@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from muster.app.plan_tasks import (
     Chosen,
+    Programs,
     choose_order,
     far_bodies,
     refuse_unmanned,
@@ -256,7 +257,7 @@ def as_known_to(context: Context, given: Given) -> Given:
 def body_for(context: Context, given: Given, config: Config, chosen: Chosen | None = None) -> Json:
     """The plan as whoever is asked takes it.  Raises as `plan_body`."""
     if context.here is not None:
-        return plan_body(given, config, context.here, chosen)
+        return plan_body(given, config, context.here, programs_of(context.api), chosen)
     told = {"plan": given.document.name, "source": None, "whole": True, "actor": actor()}
     return {
         **told,
@@ -265,10 +266,29 @@ def body_for(context: Context, given: Given, config: Config, chosen: Chosen | No
     }
 
 
-def plan_body(given: Given, config: Config, project: Project, chosen: Chosen | None = None) -> Json:
+def programs_of(api: Api) -> Programs:
+    """Those that this owner knows."""
+    return lambda: {agent["id"] for agent in api.get("/api/v1/agents") if agent["servesItself"]}
+
+
+def programs_in(project: Project) -> Programs:
+    """The same where nobody has been asked yet."""
+
+    def found() -> Collection[str]:
+        if not project.has_begun:
+            return ()
+        with connect_to(project) as context:
+            return programs_of(context.api)()
+
+    return found
+
+
+def plan_body(
+    given: Given, config: Config, project: Project, programs: Programs, chosen: Chosen | None = None
+) -> Json:
     """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     document, source = given.document, given.source(project)
-    tasks = task_bodies(document, config, given.short)
+    tasks = task_bodies(document, config, given.short, programs)
     return {
         "plan": document.name,
         "source": source,
@@ -340,14 +360,15 @@ def refuse_file_of(api: Api, given: Given) -> None:
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
     plan_order.tell_doubts(given.document, given.short)
-    refuse_unmanned(given.document, config, given.short)
+    refuse_unmanned(given.document, config, given.short, programs_in(project))
     ended, kept = {}, ""
     if project.has_begun:
         with connect_to(project, args) as context:
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)
-            _tell_questions(args, context.api, {**plan_body(given, config, project), "source": source})
+            content = plan_body(given, config, project, programs_of(context.api))
+            _tell_questions(args, context.api, {**content, "source": source})
             ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
             kept = plan_order.kept_order(context.api.get("/api/v1/plans"), source, given.document.name)
     chosen = choose_order(given.document, config, kept, args.order)

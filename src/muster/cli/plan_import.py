@@ -10,7 +10,16 @@ from msgspec.structs import replace
 
 from muster.cli.context import connect
 from muster.cli.output import clean, inert, note, print_json, shell_word
-from muster.cli.plan_file import STDIN, Given, add_plan, follow, in_order, plan_body, refuse_file_of
+from muster.cli.plan_file import (
+    STDIN,
+    Given,
+    add_plan,
+    follow,
+    in_order,
+    plan_body,
+    programs_of,
+    refuse_file_of,
+)
 from muster.model.errors import BadInput, BadPlan, Conflict, NotFound
 from muster.model.json_value import Json
 from muster.model.wording import counted, near
@@ -89,7 +98,7 @@ def add_written(args: argparse.Namespace, imported: WrittenPlan, path: Path | No
         refuse_file_of(context.api, given)
         follow(args, context.api, project, given)
         given, chosen = in_order(args, context.api, given, config, given.source(project), ask=False)
-        content = plan_body(given, config, project, chosen)
+        content = plan_body(given, config, project, programs_of(context.api), chosen)
         say = (lambda _: None) if args.json else (lambda text: print(clean(text), flush=True))
         return add_plan(context.api, content, say)
 

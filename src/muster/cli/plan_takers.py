@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from operator import itemgetter
 from types import MappingProxyType
 
@@ -99,6 +99,8 @@ def _takers(assigned: Assigned, crew: WorkerRow) -> list[str]:
     """Its agents, the one that is asked first in front."""
     if assigned.task.done:
         return []
+    if _is_program(assigned, crew.agents):
+        return [assigned.agent or ""]
     lane = Lane(
         id=0,
         workspace_id=0,
@@ -111,6 +113,11 @@ def _takers(assigned: Assigned, crew: WorkerRow) -> list[str]:
     return lane.agents_for(crew)
 
 
+def _is_program(assigned: Assigned, configured: Collection[str]) -> bool:
+    """An agent that is in no settings has registered by itself: others were refused before."""
+    return assigned.agent is not None and assigned.agent not in configured
+
+
 def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
     task = assigned.task
     if task.done:
@@ -121,7 +128,9 @@ def _why(assigned: Assigned, agents: list[str], config: Config) -> str:
             return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
         return f"nobody offers {', '.join(needs)}: it waits until somebody does"
     parts = []
-    if task.agent is not None:
+    if _is_program(assigned, config.agents):
+        parts.append("agent= names it, a program that has registered")
+    elif task.agent is not None:
         parts.append("agent= names it")
     elif assigned.agent is not None:
         parts.append("`agent` of muster.toml")

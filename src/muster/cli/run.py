@@ -22,6 +22,8 @@ from muster.cli.plan_file import (
     follow,
     in_order,
     plan_body,
+    programs_in,
+    programs_of,
     project_for,
 )
 from muster.cli.plan_options import add_order, add_which
@@ -84,17 +86,18 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
-    refuse_unmanned(given.document, config, given.short)
+    programs = programs_in(project)
+    refuse_unmanned(given.document, config, given.short, programs)
     _await_old_crew(project)
     if project.store.exists():
         with connect_to(project) as context:
             follow(args, context.api, project, given)
             given, chosen = in_order(args, context.api, given, config, given.source(project), ask=True)
-            content = plan_body(given, config, project, chosen)
+            content = plan_body(given, config, project, programs_of(context.api), chosen)
             find_out(args, context.api, content)
     else:
         given, chosen = in_order(args, None, given, config, None, ask=True)
-        content = plan_body(given, config, project, chosen)
+        content = plan_body(given, config, project, programs, chosen)
     show = EventPrinter(as_json=args.json, colour=args.color)
     show.say((order := unasked(given.document, chosen)) and f"Order    {order}")
     show.say(where_agents_write(config, project, content["plan"], content["tasks"]))

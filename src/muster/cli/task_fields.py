@@ -97,20 +97,24 @@ def _tell(args: argparse.Namespace, task: Json, what: str) -> None:
 
 def _dry_run(args: argparse.Namespace) -> int:
     """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
+    from muster.app.plan_tasks import unknown_agents
     from muster.app.settings import load_config
+    from muster.cli.plan_file import programs_in
     from muster.cli.plan_takers import show_takers
     from muster.model.edits import PlanDocument, PlanTask
 
     if args.fields is not None or args.wait is not None:
         raise BadInput("--dry-run adds nothing that could be waited for or have fields", "leave these out")
-    config = load_config(project_of(args).root)
+    project = project_of(args)
+    config = load_config(project.root)
     task = PlanTask(key=args.key or "-", title=args.title, **stated(args))
-    if task.agent is not None and task.agent not in config.agents:
+    document = PlanDocument(name=args.plan or "tasks", title="", tasks=(task,))
+    if unknown_agents(document, config, programs_in(project)):
         raise NotFound(
             f"there is no agent {task.agent}; nothing was changed",
             f"add [agents.{task.agent}] to muster.toml, or use one of: {', '.join(sorted(config.agents))}",
         )
-    return show_takers(args, PlanDocument(name=args.plan or "tasks", title="", tasks=(task,)), config)
+    return show_takers(args, document, config)
 
 
 def _body(args: argparse.Namespace, context: Context) -> Json:

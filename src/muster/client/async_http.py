@@ -15,6 +15,7 @@ from muster.client.http import (
     address,
     chunk_size,
     nobody_at,
+    retry_after,
     usual_headers,
 )
 from muster.client.remote import ServerPlaces, ServerUrl, places_of, refused_tls, tls_of
@@ -42,6 +43,8 @@ class AsyncConnections:
         self._places = places or places_of(self._path, ca)
         self._token = token
         self._idle: list[_Streams] = []
+        self.retry_after_s = 0.0
+        """As of `client.http.Connection`, of the answer that came last."""
 
     async def close(self) -> None:
         while self._idle:
@@ -116,10 +119,12 @@ class AsyncConnections:
             async with asyncio.timeout(asked.reply_s):
                 writer.write(message)
                 await writer.drain()
-                status, data, keep = await _read(reader)
+                status, data, headers = await _read(reader)
         except BaseException:
             await _close(streams)
             raise
+        self.retry_after_s = retry_after(headers)
+        keep = headers.get("connection", "").lower() != "close"
         if status in NOT_HERE:
             self._leave(url)
         if keep and len(self._idle) < IDLE_MAX:
@@ -129,8 +134,8 @@ class AsyncConnections:
         return status, data
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
-    """(status, body, whether the connection stays open)."""
+async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, dict[str, str]]:
+    """(status, body, headers)."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         status_line, *lines = head.decode("latin-1").split("\r\n")
@@ -141,7 +146,7 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, bool]:
             data = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         raise Lost("the owner closed the connection") from error
-    return int(status_line.split(" ", 2)[1]), data, headers.get("connection", "").lower() != "close"
+    return int(status_line.split(" ", 2)[1]), data, headers
 
 
 async def _joined(reader: asyncio.StreamReader) -> bytes:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -14,8 +16,17 @@ from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest, Connection
 from muster.client.remote import places_of
 from muster.model import commands as c
-from muster.model.answers import Answer, Claimed, Done, HeartbeatAnswer, Moved, Registered, SecretsGiven
-from muster.model.errors import MusterError
+from muster.model.answers import (
+    Answer,
+    Claimed,
+    Done,
+    HeartbeatAnswer,
+    Moved,
+    Registered,
+    SecretsGiven,
+    WorkerToken,
+)
+from muster.model.errors import Conflict, Forbidden, MusterError, NotAllowed, NotFound, Unavailable
 from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
 from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
@@ -44,13 +55,26 @@ _DECODERS: dict[type[Answer], msgspec.json.Decoder[Any]] = {
         GitPart,
         GitReceived,
         GitMoved,
+        WorkerToken,
     )
 }
 """Made before there are threads: msgspec 0.22 crashes where two of them are the first to use one type."""
 
 
+class _OwnToken(NamedTuple):
+    """The worker's, over the network."""
+
+    text: str
+    renew_at_s: float
+    """On this process's clock: it lasts as long again."""
+
+
 class HttpCrew:
-    """One connection for each thread that calls."""
+    """One connection for each thread that calls.
+
+    A server elsewhere is told what the worker was started with only to register, and to renew the token of its
+    own that it then has.
+    """
 
     def __init__(
         self,
@@ -65,7 +89,10 @@ class HttpCrew:
 
         `key` proves to a server elsewhere which host's workers these are.
         """
-        self._headers = {KEY_HEADER: key} if key else {}
+        self._key = {KEY_HEADER: key} if key else {}
+        self._worker_id = ""
+        self._own: _OwnToken | None = None
+        self._renewing = threading.Lock()
         self._places = places_of(os.fspath(socket), ca)
         self._socket = socket
         self._token = token
@@ -86,7 +113,9 @@ class HttpCrew:
             connection.close()
 
     def register(self, command: c.Register) -> Registered:
-        registered = self._call(command, Registered)
+        target, body = _said(command)
+        registered = self._ask("POST", target, body, Registered, headers=self._key)
+        self._keep(command.worker_id, registered.own)
         if self._places is not None and self._places.several:
             # Whoever waits for longer for one that hangs comes to the next one when the lease is over.
             self._reply_s = min(self._reply_s, max(REPLY_S_MIN, registered.lease_s / 4))
@@ -96,7 +125,10 @@ class HttpCrew:
         return self._call(command, Claimed, wait_s)
 
     def heartbeat(self, command: c.Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
-        return self._call(command, HeartbeatAnswer, wait_s)
+        try:
+            return self._call(command, HeartbeatAnswer, wait_s)
+        except Conflict:  # it has no token any more
+            return HeartbeatAnswer(known=False, drain=True, attempts=())
 
     def report(self, command: c.AttemptCommand) -> Moved:
         return self._call(command, Moved)
@@ -112,7 +144,7 @@ class HttpCrew:
         return found
 
     def place(self, task_id: int) -> PlanPlace:
-        return self._ask("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace, 0.0)
+        return self._say("GET", f"/worker/v1/tasks/{task_id}/place", b"", PlanPlace)
 
     def secrets(self, command: c.AskSecrets) -> SecretsGiven:
         return self._call(command, SecretsGiven)
@@ -127,7 +159,7 @@ class HttpCrew:
         return self._git("publish", asked, GitMoved)
 
     def _git(self, verb: str, asked: msgspec.Struct, answer: type[A]) -> A:
-        return self._ask("POST", f"/worker/v1/git/{verb}", msgspec.json.encode(asked), answer, GIT_S)
+        return self._say("POST", f"/worker/v1/git/{verb}", msgspec.json.encode(asked), answer, GIT_S)
 
     def deregister(self, command: c.Deregister) -> None:
         self._call(command, Done)
@@ -139,14 +171,59 @@ class HttpCrew:
         return made
 
     def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
-        target = f"/worker/v1/{_NAMES[type(command)]}" + (f"?wait={wait_s:g}" if wait_s else "")
-        return self._ask("POST", target, msgspec.json.encode(command), answer, wait_s)
+        target, body = _said(command)
+        return self._say("POST", target + (f"?wait={wait_s:g}" if wait_s else ""), body, answer, wait_s)
 
-    def _ask(self, method: str, target: str, body: bytes, answer: type[A], wait_s: float) -> A:
+    def _say(self, method: str, target: str, body: bytes, answer: type[A], wait_s: float = 0.0) -> A:
+        """With the worker's own token, where it has one."""
+        if self._places is not None and not self._worker_id:
+            raise Unavailable("this worker is not registered yet; nothing was said", "try again in a moment")
+        own = self._own
+        if own is not None and time.monotonic() > own.renew_at_s:
+            with suppress(NotAllowed, Unavailable):  # it counts for a while yet
+                own = self._renew(own)
+        if own is None:
+            return self._ask(method, target, body, answer, wait_s)
+        try:
+            return self._ask(method, target, body, answer, wait_s, headers=_bearer(own))
+        except Forbidden:
+            raise
+        except NotAllowed:  # this host has slept, or the server's keys are others by now
+            return self._ask(method, target, body, answer, wait_s, headers=_bearer(self._renew(own)))
+
+    def _renew(self, own: _OwnToken) -> _OwnToken:
+        """Unless another thread has done so.  Raises Conflict for a worker that has ended, or that a store which
+        was put back does not know; else as the server refuses it."""
+        with self._renewing:
+            if self._own is None or self._own is own:
+                body = msgspec.json.encode({"workerId": self._worker_id})
+                try:
+                    given = self._ask("POST", "/worker/v1/token", body, WorkerToken, headers=self._key)
+                except NotFound as error:
+                    raise Conflict(error.message, error.hint) from error
+                self._keep(self._worker_id, given)
+            assert self._own is not None
+            return self._own
+
+    def _keep(self, worker_id: str, given: WorkerToken | None) -> None:
+        self._worker_id = worker_id
+        if given is not None:
+            self._own = _OwnToken(given.token, time.monotonic() + given.token_s / 2)
+
+    def _ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        answer: type[A],
+        wait_s: float = 0.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> A:
         connection: Transport | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self._connect()
-        asked = ClientRequest(method, target, body, self._headers, reply_s=self._reply_s + wait_s)
+        asked = ClientRequest(method, target, body, headers, reply_s=self._reply_s + wait_s)
         at = self._places.now if self._places is not None else None
         try:
             status, data = connection.request(asked)
@@ -163,3 +240,12 @@ class HttpCrew:
         with self._lock:
             for one in self._connections:
                 one.leave(url)
+
+
+def _said(command: c.Command) -> tuple[str, bytes]:
+    """Where to, and what."""
+    return f"/worker/v1/{_NAMES[type(command)]}", msgspec.json.encode(command)
+
+
+def _bearer(own: _OwnToken) -> dict[str, str]:
+    return {"Authorization": f"Bearer {own.text}"}

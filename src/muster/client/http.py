@@ -92,6 +92,8 @@ class Connection:
         self._used = self._hung_up = False
         self.sent = False
         """The last request may have been taken, answered or not."""
+        self.retry_after_s = 0.0
+        """When its answer says that it is worth to ask again; 0: it does not."""
 
     def hang_up(self) -> None:
         """From another thread: who waits for an answer now has OwnerUnavailable."""
@@ -212,6 +214,7 @@ class Connection:
         headers = {
             name.lower(): value.strip() for name, _, value in (line.partition(":") for line in header_lines)
         }
+        self.retry_after_s = retry_after(headers)
         if self._url is not None:
             _refuse_others(status_line, headers)
         in_chunks = "transfer-encoding" in headers
@@ -233,6 +236,12 @@ class Connection:
         if headers.get("connection", "").lower() == "close":
             self.close()
         return int(status_line.split(" ", 2)[1]), b"".join(parts)
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """0 also for a date: ours never says one."""
+    said = headers.get("retry-after", "")
+    return float(said) if said.isascii() and said.isdigit() and len(said) < 10 else 0.0
 
 
 def _joined(source: _socket.socket, data: bytes) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from muster.engine.fence import check_term
 from muster.engine.pools import shift_pools
 from muster.engine.views import Views
+from muster.engine.webhooks import RETRY
 from muster.model import commands as c
 from muster.model.answers import Done
 from muster.model.task import Now
@@ -48,6 +49,7 @@ async def set_clock(views: Views, command: c.SetClock, longest_s: float) -> Done
         await shift_pools(view, command.jumped_ms)
     # Whatever the clock did while nobody looked, in another boot too.
     await tx.bound_retries(views.now.wall_ms, int(longest_s * 1000))
+    await tx.bound_messages(views.now.wall_ms + int(RETRY.cap_s * 1000))
     await tx.set_store_meta(CLOCK, f"{command.boot_id} {command.offset_ms:d}")
     for view in every:
         await view.reload()

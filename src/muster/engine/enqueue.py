@@ -250,7 +250,7 @@ class Enqueuer:
             raise Overloaded(
                 f"{waiting} tasks wait already and at most "
                 f"{self.policy.waiting_max} may; none of the {count} was added",
-                "let the crew catch up, or raise [task] waiting in muster.toml",
+                "let the crew catch up (muster status), or raise [task] waiting in muster.toml",
             )
 
     async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:

@@ -18,6 +18,12 @@ class FreeSlots(Struct):
     aimed_only: set[str] = field(default_factory=set)
     unfit: dict[str, str] = field(default_factory=dict)
     """Agents that nobody can run, with what is missing."""
+    lacking: dict[str, str] = field(default_factory=dict)
+    """The secret that is what is missing, by the same agents; empty: it is another thing."""
+
+    def give_up(self, agent: str, why: str, secret: str) -> None:
+        """Unless another worker can run it; what the last one says is told."""
+        self.unfit[agent], self.lacking[agent] = why, secret
 
 
 def free_slots(
@@ -28,9 +34,10 @@ def free_slots(
     for worker in workers:
         slots = 0 if worker.draining else max(0, worker.slots - holds.get(worker.id, 0))
         cannot = {**worker.all_unfit(), **drained}
+        lacking = worker.all_lacking()
         for agent in worker.agents:
             if agent in cannot:
-                found.unfit[agent] = cannot[agent]
+                found.give_up(agent, cannot[agent], "" if agent in drained else lacking.get(agent, ""))
                 continue
             offer = worker.offer(agent)
             found.free[agent] = found.free.get(agent, 0) + slots
@@ -43,6 +50,7 @@ def free_slots(
             found.free[ANY_AGENT] = found.free.get(ANY_AGENT, 0) + slots
         elif worker.general:
             first = worker.general[0]
-            found.unfit[ANY_AGENT] = cannot.get(ANY_AGENT) or f"{first} cannot run: {cannot[first]}"
+            why = cannot.get(ANY_AGENT) or f"{first} cannot run: {cannot[first]}"
+            found.give_up(ANY_AGENT, why, lacking.get(ANY_AGENT, ""))
     found.unfit = {agent: missing for agent, missing in found.unfit.items() if agent not in found.free}
     return found

@@ -191,7 +191,7 @@ class Queries:
             workers=tuple(workers),
             last_event_id=await reads.last_event_id(),
             workers_ordered=ordered(await reads.meta(ORDERED))[0],
-            last_unfit=await self._still_unfit(last) if last else {},
+            last_unfit=(await self._as_given(last)).all_unfit() if last else {},
         )
 
     async def worker(self, worker_id: str) -> WorkerView:
@@ -364,10 +364,10 @@ class Queries:
         facts = await self._facts()
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
 
-    async def _still_unfit(self, last: WorkerRow) -> dict[str, str]:
-        """Of a worker that has ended: a secret may have been set since."""
+    async def _as_given(self, last: WorkerRow) -> WorkerRow:
+        """A worker that has ended: a secret may have been set since."""
         known = {secret.name for secret in await self._reads.secrets()}
-        return last.given(known).all_unfit()
+        return last.given(known)
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()
@@ -376,7 +376,9 @@ class Queries:
         drained = {row.name: f"it drains: {row.draining}" for row in agents if row.draining}
         found = free_slots(await self._reads.living_workers(), holds, drained)
         free, unfit, general = found.free, found.unfit, found.general
-        last_unfit = status.last_unfit
+        last_unfit, lacking = status.last_unfit, found.lacking
+        if last_unfit and (last := await self._reads.last_worker()) is not None:
+            lacking = (await self._as_given(last)).all_lacking() | lacking
         if not self._crew_up:
             last_unfit, free, unfit = {**last_unfit, **unfit}, {}, {}
         crew, now_ms = CrewStatus(status.crew), self._clock.now().wall_ms
@@ -403,6 +405,7 @@ class Queries:
             free=free,
             unfit=unfit,
             last_unfit=last_unfit,
+            lacking=lacking,
             capabilities=found.capabilities,
             general=frozenset(general),
             aimed_only=frozenset(found.aimed_only),

@@ -8,7 +8,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from muster.model.errors import BadInput, TooLarge
 from muster.model.numbers import ARTIFACT_BYTES_MAX, ATTEMPT_ARTIFACTS_BYTES_MAX
 
 ARTIFACTS = "artifacts"
+INCOMING = "incoming"
+"""The folder of what is not whole yet, beside those of tasks: one look tells what was never finished."""
 _DRAFT = ".part"
 
 
@@ -26,20 +28,26 @@ def attempt_folder(root: Path, task_id: int, epoch: int) -> Path:
     return root / str(task_id) / str(epoch)
 
 
-def take_artifact(folder: Path, part: ArtifactPart, black: Callable[[bytes], bytes]) -> ArtifactReceived:
+def take_artifact(
+    root: Path, task_id: int, epoch: int, part: ArtifactPart, black: Callable[[bytes], bytes]
+) -> ArtifactReceived:
     """Keeps a file, part by part, beside the attempt's output: in the place of an older one once it is whole.
 
     What is kept is `black` of it, as long as it was.
 
     Raises BadInput where it is not what was announced, or more than one attempt may have kept, and OSError.
     """
-    path = _artifact_path(folder, part.name)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}-{part.sha256}{_DRAFT}")
+    path = _artifact_path(attempt_folder(root, task_id, epoch), part.name)
+    drafts = root / INCOMING
+    for needed in (path.parent, drafts):
+        needed.mkdir(mode=0o700, parents=True, exist_ok=True)
+    begun = f"{task_id}-{epoch}-"
+    draft = drafts / f"{begun}{path.name}-{part.sha256}{_DRAFT}"
     if _is_there(path, part):  # an earlier answer was lost
         draft.unlink(missing_ok=True)
         return ArtifactReceived(received=part.size, whole=True)
-    _refuse_too_many(path, draft, part)
+    others = {*path.parent.iterdir(), *drafts.glob(f"{begun}*")} - {path, draft}
+    _refuse_too_many(others, part)
     fd = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "r+b") as file:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -73,9 +81,9 @@ def _is_there(path: Path, part: ArtifactPart) -> bool:
     return hashlib.sha256(data).hexdigest() == part.sha256
 
 
-def _refuse_too_many(path: Path, draft: Path, part: ArtifactPart) -> None:
+def _refuse_too_many(others: Collection[Path], part: ArtifactPart) -> None:
     """Raises TooLarge."""
-    kept = sum(one.stat().st_size for one in path.parent.iterdir() if one not in {path, draft})
+    kept = sum(one.stat().st_size for one in others)
     if kept + part.size > ATTEMPT_ARTIFACTS_BYTES_MAX:
         raise TooLarge(
             f"{kept >> 20} MB of what its attempt has made are kept already, of at most "
@@ -127,6 +135,14 @@ class LocalFolders:
         shutil.rmtree(task / str(epoch), ignore_errors=True)
         with contextlib.suppress(OSError):  # other attempts may still have theirs
             task.rmdir()
+
+    def unfinished(self, limit: int) -> list[tuple[int, int]]:
+        drafts = islice((self._root / INCOMING).glob(f"*{_DRAFT}"), limit)
+        return [(int(task_id), int(epoch)) for task_id, epoch, *_ in (one.name.split("-") for one in drafts)]
+
+    def drop_unfinished(self, task_id: int, epoch: int) -> None:
+        for draft in (self._root / INCOMING).glob(f"{task_id}-{epoch}-*{_DRAFT}"):
+            draft.unlink(missing_ok=True)
 
     def turn_log(self) -> None:
         if self._turns is not None:

@@ -58,6 +58,14 @@ class KeyVault:
             "restore it from a backup, or set what was sealed anew",
         )
 
+    def keys_for(self, purpose: str, *, make: bool = False) -> list[bytes]:
+        """As ports.vault.Vault."""
+        about = purpose.encode()
+        return [
+            hashlib.blake2b(about, key=key, digest_size=KEY_BYTES, person=b"muster-derived").digest()
+            for key in self._keys(make=make)
+        ]
+
     def key_names(self) -> tuple[str, ...]:
         """That which seals first; made where there is none yet."""
         return tuple(map(_name, self._keys(make=True)))

@@ -81,6 +81,15 @@ class Token(Struct, frozen=True, rename="camel"):
         return ""
 
 
+class Vouched(Struct, frozen=True):
+    """What a worker's own token says of it."""
+
+    worker_id: str
+    spoken_by: str
+    """As in its row."""
+    agents: frozenset[str]
+
+
 class Caller(Struct, frozen=True):
     """Who asks."""
 
@@ -94,6 +103,8 @@ class Caller(Struct, frozen=True):
     """Task and epoch, where it is the word of an attempt."""
     agent: str = ""
     """Its name, where it is the word of an agent that serves itself."""
+    worker: Vouched | None = None
+    """Where it is the word of a worker over the network."""
 
 
 def rights_of(role: Role, scopes: Collection[Right], *, guest: bool) -> frozenset[Right]:

@@ -151,6 +151,15 @@ class Registered(Answer, frozen=True, kw_only=True):
     freeze: bool = False
     """The worker is not on the store's host, which could not kill its agents: before a lease ends that it
     cannot renew, it stops their process trees (L5)."""
+    own: WorkerToken | None = None
+    """Goes with every other word over the network; None: nothing has to."""
+
+
+class WorkerToken(Answer, frozen=True, kw_only=True):
+    token: str
+    """A JWT, bound to its workspace, to the worker and to its agents."""
+    token_s: int
+    """How long it counts."""
 
 
 class TookOver(Answer, frozen=True, kw_only=True):

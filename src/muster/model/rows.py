@@ -182,6 +182,11 @@ class WorkerRow(Struct, frozen=True, gc=False):
         first = self.general[0]
         return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
 
+    def all_lacking(self) -> dict[str, str]:
+        """Where a secret is what is missing, its name, as `all_unfit` has them."""
+        first = self.general[0] if ANY_AGENT in self.all_unfit() else ANY_AGENT
+        return self.lacking | {ANY_AGENT: self.lacking[first]} if first in self.lacking else self.lacking
+
 
 def _without(by_agent: dict[str, str], agents: Container[str]) -> dict[str, str]:
     return {agent: said for agent, said in by_agent.items() if agent not in agents}

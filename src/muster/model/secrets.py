@@ -15,8 +15,6 @@ VALUE_CHARS_MAX = 16_000
 
 
 _SET = "muster secrets set "
-_CANNOT_RUN = " cannot run: "
-"""Before it stands who, where that is not known otherwise."""
 
 
 class Secret(Struct, frozen=True, rename="camel"):
@@ -68,11 +66,9 @@ def key_lost(name: str) -> str:
     return f"{_its(name)}cannot be opened, its key is lost: {_SET}{name}"
 
 
-def setting(why: str) -> str:
-    """The command that helps an agent which cannot run for this reason; empty where it lacks no secret."""
-    told = why.rpartition(_CANNOT_RUN)[2]
-    _, command, name = told.partition(_SET)
-    return command + name if told.startswith("its secret ") else ""
+def setting(name: str) -> str:
+    """The command that helps an agent which lacks this secret; empty where it lacks none."""
+    return f"{_SET}{name}" if name else ""
 
 
 def _its(name: str) -> str:

@@ -52,6 +52,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents that no living worker can run, with what is missing."""
     last_unfit: Mapping[str, str] = {}
     """The same of the last worker that there was, while none is up."""
+    lacking: Mapping[str, str] = {}
+    """Of either of them, by agent, the secret that is what is missing."""
     capabilities: Mapping[str, frozenset[str]] = {}
     """By agent, for those that a living worker can run."""
     general: frozenset[str] = frozenset()
@@ -294,7 +296,7 @@ def _matching(task: TaskView, facts: CrewFacts) -> Reason:
     names = takers(wanted or None, required(task.capabilities, task.target), facts)
     if names:
         return Reason(_among(names, task, facts))
-    return Reason(_nobody(task, wanted, facts), True, setting(facts.unfit.get(wanted, "")))
+    return Reason(_nobody(task, wanted, facts), True, setting(facts.lacking.get(wanted, "")))
 
 
 def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
@@ -344,7 +346,7 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> Reason | None:
     if missing is None:
         return None
     agent = f"agent {missing}" if wanted == ANY_AGENT else f"agent {wanted} cannot run: {missing}"
-    return Reason(f"{agent}; mend that, then `muster up`", True, setting(missing))
+    return Reason(f"{agent}; mend that, then `muster up`", True, setting(facts.lacking.get(wanted, "")))
 
 
 def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:

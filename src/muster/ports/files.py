@@ -26,6 +26,12 @@ class Folders(Protocol):
 
     def remove(self, task_id: int, epoch: int) -> None: ...
 
+    def unfinished(self, limit: int) -> list[tuple[int, int]]:
+        """(task id, epoch) of attempts of whose files not all parts have come."""
+
+    def drop_unfinished(self, task_id: int, epoch: int) -> None:
+        """What has come of these."""
+
     def turn_log(self) -> None:
         """Makes a log that has become too long an old one; of those the oldest goes."""
 

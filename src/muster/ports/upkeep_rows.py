@@ -23,10 +23,13 @@ class UpkeepTx(Protocol):
         """Drops what agents said of themselves before then."""
 
     async def shift_waits(self, by_ms: int) -> None:
-        """Retries and pins are due that much later (earlier where it is negative)."""
+        """Retries, pins and messages to webhooks are due that much later (earlier where it is negative)."""
 
     async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
         """No failed attempt is tried again later than so long from then, or than its task itself wants."""
+
+    async def bound_messages(self, latest_ms: int) -> None:
+        """No message to a webhook is tried again later than then."""
 
 
 class UpkeepReads(Protocol):

@@ -20,6 +20,10 @@ class Vault(Protocol):
     def unseal(self, sealed: str, purpose: str) -> str:
         """Raises StoreRefused where the key is another one, or the text was changed."""
 
+    def keys_for(self, purpose: str, *, make: bool = False) -> list[bytes]:
+        """Of each of its keys, the one that seals first, one that is good for nothing else: the same on all
+        servers of a store.  `make`: there is one from now on."""
+
     def take_new_key(self) -> None:
         """It seals from now on; what older ones have sealed can still be opened."""
 

@@ -38,7 +38,9 @@ _STATUS = msgspec.json.Decoder(_Told)
 _INBOX = msgspec.json.Decoder(Inbox)
 
 
-def _link(project: str | os.PathLike[str] | None, url: str, token: str, ca: str) -> Link:
+def _link(
+    project: str | os.PathLike[str] | None, url: str, token: str, ca: str, timeout_s: float | None
+) -> Link:
     """Raises BadInput for two at once, or what is no address; and what `server_in` raises."""
     if url and project is not None:
         raise BadInput("a project and a server both say who is asked", "name one of them")
@@ -46,7 +48,7 @@ def _link(project: str | os.PathLike[str] | None, url: str, token: str, ca: str)
     if server is None:
         return ProjectLink(project_at(project))
     server.token, server.ca = token or server.token, ca or server.ca
-    return ServerLink(server)
+    return ServerLink(server, timeout_s)
 
 
 class _Wishes:
@@ -59,15 +61,19 @@ class _Wishes:
         server: str = "",
         token: str = "",
         ca_file: str = "",
+        timeout: float | None = None,
         link: Link | None = None,
     ) -> None:
         """`project` is the folder that holds `.muster/`; without it the server at the URL `server` (where several
         share a store, the URLs of all with commas between), or the one that MUSTER_SERVER or MUSTER_CONTEXT
         names, else the project of the working directory.
 
-        Without a `token` the one that the command line would use.
+        Without a `token` the one that the command line would use.  `timeout`: for so many seconds a server that
+        is away, full, or asked too often is asked again for what may arrive twice (what is read or added), no
+        sooner than its `Retry-After` says; then the call raises Unavailable.  0: never; None: a minute, or 5 s
+        where it has never answered.
         """
-        self._link = link or _link(project, server, token, ca_file)
+        self._link = link or _link(project, server, token, ca_file, timeout)
 
     def _spec(self, title: str, prompt: str, options: AgentOptions) -> Asking[tuple[str, c.Spec]]:
         spec = c.Spec(**{"title": title, "description": prompt, **fields_of(options, AgentOptions)})

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import math
 import os
 import re
 import secrets
@@ -21,6 +22,7 @@ from msgspec.structs import replace
 from muster.app.direct import direct
 from muster.app.embedded import EmbeddedOwner
 from muster.app.settings import load_config
+from muster.client.api import error_of
 from muster.client.async_http import AsyncConnections
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection, answers
@@ -31,7 +33,7 @@ from muster.hosts.file_lock import LONGEST_S, STARTING_S, LockWait, holder
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import Enqueued
-from muster.model.errors import MusterError, OwnerUnavailable
+from muster.model.errors import BadInput, MusterError, OwnerUnavailable
 from muster.runtimes.chance import SystemChance
 from muster.sdk.asking import JSON, answered
 
@@ -43,7 +45,8 @@ _POLL_S = 0.05
 _NOBODY_S = 0.2
 _AGAIN_FIRST_S = 0.2
 _AGAIN_MOST_S = 2.0
-_AGAIN_STATUSES = frozenset({429, 502, 503, 504})
+_FULL = 429
+_AGAIN_STATUSES = frozenset({_FULL, 502, 503, 504})
 _WAIT = re.compile(r"([?&]wait=)[^&]*")
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
@@ -245,40 +248,61 @@ class ProjectLink:
 
 
 class _ServerWait:
-    """For a server that is started again: LONGEST_S where it has answered before, else STARTING_S, so that a
-    wrong address is told soon."""
+    """For a server that is started again, or takes no more now: LONGEST_S where it has answered before, else
+    STARTING_S, so that a wrong address is told soon."""
 
-    def __init__(self, asked: ClientRequest, *, known: bool) -> None:
-        longest_s = LONGEST_S if known else STARTING_S
+    def __init__(self, link: ServerLink, asked: ClientRequest) -> None:
+        longest_s = LONGEST_S if link.known else STARTING_S
+        longest_s = longest_s if link.timeout_s is None else link.timeout_s
         self._until_s = time.monotonic() + (longest_s if asked.repeatable else 0.0)
         self._rest_s = _AGAIN_FIRST_S
+        self._url = link.server.url
+        self._told = False
 
-    def rest_s(self) -> float | None:
-        """Before it is asked again; None where that is over."""
-        rest_s = min(self._rest_s, self._until_s - time.monotonic())
+    def rest_s(self, told_s: float = 0.0) -> float | None:
+        """Before it is asked again, no sooner than it says itself; None where there is no time for that."""
+        left_s = self._until_s - time.monotonic()
+        if left_s <= 0 or told_s > left_s:
+            return None
+        rest_s = max(told_s, min(self._rest_s, left_s))
         self._rest_s = min(self._rest_s * 2, _AGAIN_MOST_S)
-        return rest_s if rest_s > 0 else None
+        return rest_s
+
+    def refused(self, status: int, data: bytes, told_s: float) -> float | None:
+        """As `rest_s`, after an answer; None also for one that is final.  Who has to wait is told why, once."""
+        if status not in _AGAIN_STATUSES or (rest_s := self.rest_s(told_s)) is None:
+            return None
+        if status == _FULL and not self._told:
+            self._told = True
+            left_s = self._until_s - time.monotonic()
+            words = "%s takes no more now, and is asked again for %.0f s (timeout= of the client): %s"
+            log.warning(words, self._url, left_s, error_of(status, data))
+        return rest_s
 
 
 class ServerLink:
     """To a server elsewhere.  Its tasks are not run by functions of this program."""
 
-    def __init__(self, server: KnownServer) -> None:
-        """Raises BadInput for what is no address."""
+    def __init__(self, server: KnownServer, timeout_s: float | None = None) -> None:
+        """`timeout_s` as `timeout` of `sdk.client`.  Raises BadInput for what is no address, or no time."""
         self._places = ServerPlaces(server.url, server.ca)
+        if timeout_s is not None and not 0 <= timeout_s < math.inf:
+            raise BadInput(f"timeout is {timeout_s}; nothing was asked", "a number of seconds, or None")
         self.server = server
+        self.timeout_s = timeout_s
         self.actor = actor()
         self._local = threading.local()
-        self._known = False
+        self.known = False
+        """It has answered before."""
 
     def send(self, asked: ClientRequest) -> tuple[int, bytes]:
         """What may arrive twice is sent again while the server is away."""
-        waiting = _ServerWait(asked, known=self._known)
+        waiting = _ServerWait(self, asked)
         while True:
             try:
-                status, data = self._once(self._named(asked))
-                if status not in _AGAIN_STATUSES or (rest_s := waiting.rest_s()) is None:
-                    self._known = True
+                status, data, told_s = self._once(self._named(asked))
+                if (rest_s := waiting.refused(status, data, told_s)) is None:
+                    self.known = True
                     return status, data
             except OwnerUnavailable:
                 if (rest_s := waiting.rest_s()) is None:
@@ -286,29 +310,31 @@ class ServerLink:
             time.sleep(rest_s)
 
     async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
-        waiting = _ServerWait(asked, known=self._known)
+        waiting = _ServerWait(self, asked)
         while True:
             try:
-                status, data = await self._once_async(self._named(asked))
-                if status not in _AGAIN_STATUSES or (rest_s := waiting.rest_s()) is None:
-                    self._known = True
+                status, data, told_s = await self._once_async(self._named(asked))
+                if (rest_s := waiting.refused(status, data, told_s)) is None:
+                    self.known = True
                     return status, data
             except OwnerUnavailable:
                 if (rest_s := waiting.rest_s()) is None:
                     raise
             await asyncio.sleep(rest_s)
 
-    def _once(self, asked: ClientRequest) -> tuple[int, bytes]:
+    def _once(self, asked: ClientRequest) -> tuple[int, bytes, float]:
         found: Connection | None = getattr(self._local, "connection", None)
         if found is None:
             server = self.server
             found = self._local.connection = Connection(server.url, server.token, places=self._places)
-        return found.request(asked)
+        status, data = found.request(asked)
+        return status, data, found.retry_after_s
 
-    async def _once_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+    async def _once_async(self, asked: ClientRequest) -> tuple[int, bytes, float]:
         connections = AsyncConnections(self.server.url, self.server.token, places=self._places)
         try:
-            return await connections.request(asked)
+            status, data = await connections.request(asked)
+            return status, data, connections.retry_after_s
         finally:
             await connections.close()
 

@@ -57,7 +57,12 @@ async def stream(web: Backend, request: Request, query: FollowQuery) -> Stream:
 
 async def _refuse_ahead(web: Backend, after: int) -> None:
     """Raises BadInput for who comes from another store, and would hear nothing until there are as many events."""
-    if after and after > (newest := await web.reads.last_event_id()):
+    if not after or after <= (newest := await web.reads.last_event_id()):
+        return
+    # Of what has happened long ago only the seals are kept.
+    if (seal := await web.reads.last_seal()) is not None:
+        newest = max(newest, seal.to_id)
+    if after > newest:
         raise BadInput(
             f"event {after} has not happened: the newest is {newest}",
             f"an older store was put back, or this is another one: begin anew, after event {newest}",

@@ -10,18 +10,23 @@ from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitRec
 from muster.model.wording import STILL_AWAY
 from muster.ports.far_git import FarGit
 from muster.web.backend import Backend
+from muster.web.http import Request
 from muster.web.routes import Routes
+from muster.web.worker_identity import refuse_without_task
 
 routes = Routes()
 
 
 @routes.post("/worker/v1/git/fetch")
-async def fetch(web: Backend, body: GitFetch) -> GitPart:
-    """The branch of a task's plan and what its attempts have left, as a git bundle, part by part."""
+async def fetch(web: Backend, request: Request, body: GitFetch) -> GitPart:
+    """The branch of a task's plan and what its attempts have left, as a git bundle, part by part: for the worker
+    that has the task now."""
+    plan, key = await _named(web, body.task_id)
+    await refuse_without_task(web, request, body.task_id)
     git = web.owner.far_git
     if git is None:
         return GitPart(repository=False)
-    part = await git.part(*await _named(web, body.task_id), body)
+    part = await git.part(plan, key, body)
     if body.bundle is not None:
         return part
     made = await web.reads.artifacts(body.task_id)

@@ -24,7 +24,10 @@ HEARTBEAT_S = 15.0
 ALIVE = b": alive\n\n"
 BEGIN = b"retry: 1000\n\n"
 """How soon a client that has lost us comes again, in milliseconds."""
-PAGE = 1000
+PAGE, ROWS_MIN = 1000, 10
+"""Events that are read from the store at one time; the fewer the longer they are."""
+PART_BYTES = 64 << 10
+"""Of a part of a stream, but for its last event: so much is held for who does not read."""
 KEPT = 4000
 """Newest events that are held for those who follow; who is further behind reads them from the store."""
 POLL_S = 1.0
@@ -84,28 +87,43 @@ class EventFeed:
         """Events after that one, or with None those that come; ends when the owner does."""
         async with self._joined():
             yield BEGIN
-            at = self._end if after is None else after
+            at, rows = self._end if after is None else after, PAGE
             while not self._closing.is_set():
                 while at < self._begin:
-                    at, data = await self._from_store(at, wanted)
+                    at, data, rows = await self._from_store(at, wanted, rows)
                     if data:
                         yield data
                 moved = self._moved
-                fresh = [one for one in self._after(at) if wanted.fits(one.task_id, one.plan)]
-                at = max(at, self._end)
-                if fresh:
-                    yield b"".join([one.data for one in fresh])
+                at, data = self._from_kept(at, wanted)
+                if data:
+                    yield data
                 elif not moved.done() and not (await asyncio.wait({moved}, timeout=HEARTBEAT_S))[0]:
                     yield ALIVE
                 if self._reading is None or self._reading.done():
                     return  # the reader has failed: who follows comes again
 
-    async def _from_store(self, at: int, wanted: Wanted) -> tuple[int, bytes]:
-        """(up to which event that was, what of it is wanted)."""
+    async def _from_store(self, at: int, wanted: Wanted, rows: int) -> tuple[int, bytes, int]:
+        """(up to which event that was, what of it is wanted, how many to read next)."""
         known = self._end  # what is read now holds all up to this
-        page = await self._read(at, wanted.task_id, PAGE)
-        data = b"".join(sse(one, one.id) for one in page if wanted.fits(one.task_id, one.plan))
-        return (page[-1].id if len(page) == PAGE else max(at, known, *(one.id for one in page[-1:]))), data
+        page = await self._read(at, wanted.task_id, rows)
+        part = bytearray()
+        for taken, one in enumerate(page, 1):
+            if wanted.fits(one.task_id, one.plan):
+                part += sse(one, one.id)
+            if len(part) >= PART_BYTES:
+                return one.id, bytes(part), max(ROWS_MIN, min(PAGE, 2 * taken))
+        last = page[-1].id if page else at
+        return (last if len(page) == rows else max(last, known)), bytes(part), min(PAGE, 2 * rows)
+
+    def _from_kept(self, at: int, wanted: Wanted) -> tuple[int, bytes]:
+        """(up to which event that was, what of it is wanted)."""
+        part = bytearray()
+        for one in self._after(at):
+            if wanted.fits(one.task_id, one.plan):
+                part += one.data
+            if len(part) >= PART_BYTES:
+                return one.id, bytes(part)
+        return max(at, self._end), bytes(part)
 
     def _after(self, at: int) -> Iterator[_Kept]:
         """Of those kept; mostly it is only the last few."""

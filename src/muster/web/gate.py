@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import logging
 import math
 import time
@@ -16,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model import commands as c
-from muster.model.access import Caller, Token, rights_of
+from muster.model.access import Caller, Member, Right, Token, rights_of
 from muster.model.errors import BadInput, MusterError, NotAllowed, StoreFault, TooMany, Unavailable
+from muster.model.jwt import looks_like
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, Stream, error_reply
@@ -27,6 +27,7 @@ from muster.web.refusals import as_page, wants_page
 from muster.web.rights import refuse
 from muster.web.server import Answers
 from muster.web.visits import SESSION, parent_of, secret_of
+from muster.web.worker_tokens import WorkerClaims, signed_claims, valid_claims
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,7 @@ LOOK_S = 2.0
 """How often it is looked whether the caller of a stream may still have it."""
 _ONCE = (
     *(b"authorization", b"host", b"origin", b"muster-workspace", b"muster-attempt", b"if-match"),
-    *(b"idempotency-key", b"last-event-id"),
+    *(b"idempotency-key", b"last-event-id", b"muster-worker"),
 )
 """Headers that say something once or not at all."""
 WORKSPACE = b"muster-workspace"
@@ -71,17 +72,36 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
     if not exposure.login:
         return None
     given = request.header(b"authorization")
-    scheme, _, secret = given.partition(" ")
+    scheme, secret = _scheme_and_secret(given)
     session = secret_of(request) if not given and is_page(request.path) else ""
     if session.startswith(SESSION):
         scheme, secret = "bearer", session
     elif not given or secret.startswith(SESSION):
         raise NotAllowed("this needs a token; nothing was changed", HOW)
-    found = await web.reads.token(hash_of(secret.strip())) if scheme.lower() == "bearer" else None
+    bearer = scheme == "bearer"
+    if bearer and looks_like(secret):
+        claims = valid_claims(web.owner.vault, secret)
+        return await _member(web, await web.reads.token(claims.tok), claims)
+    found = await web.reads.token(hash_of(secret)) if bearer else None
     if found is None and (attempt := await attempt_over_network(web, request)) is not None:
         return attempt
-    if found is None and (agent := await agent_over_network(web, secret.strip())) is not None:
+    if found is None and (agent := await agent_over_network(web, secret)) is not None:
         return agent
+    return await _member(web, found, session=session)
+
+
+async def _member(
+    web: Backend,
+    found: tuple[Token, Member | None] | None,
+    claims: WorkerClaims | None = None,
+    *,
+    session: str = "",
+) -> Caller:
+    """By their token, or the session of a browser that it has begun; with `claims` a worker that they stand
+    behind, for as long as they may be one.
+
+    Raises NotAllowed.
+    """
     if found is None:
         raise NotAllowed("nobody is known by this token; nothing was changed", HOW)
     token, member = found
@@ -95,7 +115,18 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
     await _note_use(web, token, wall_ms)
     role = token.role if member.role.covers(token.role) else member.role
     rights = rights_of(role, token.scopes, guest=token.workspace_id != DEFAULT_WORKSPACE)
-    return Caller(token.workspace_id, f"user:{member.name}", role, rights, token.expires_at_ms)
+    actor, ends_ms = f"user:{member.name}", token.expires_at_ms
+    if claims is None:
+        return Caller(token.workspace_id, actor, role, rights, ends_ms)
+    if claims.ws != token.workspace_id:
+        raise NotAllowed(f"the token of {claims.sub} is of another workspace; nothing was changed", HOW)
+    rights &= {Right.SERVE}
+    return Caller(token.workspace_id, actor, role, rights, ends_ms, worker=claims.vouched)
+
+
+def _scheme_and_secret(given: str) -> tuple[str, str]:
+    scheme, _, secret = given.partition(" ")
+    return scheme.lower(), secret.strip()
 
 
 async def _note_use(web: Backend, token: Token, wall_ms: int) -> None:
@@ -223,9 +254,7 @@ class NetworkGate:
         rate = self._exposure.rate
         if not rate:
             return
-        token = request.header(b"authorization") or secret_of(request)
-        unnamed = address_of(request, self._exposure.trusted_hops)
-        caller = hashlib.sha256(token.encode()).hexdigest() if token else unnamed
+        caller = self._paced_as(request)
         now_s, most = self._clock(), 2.0 * rate
         left, at_s = self._pace.pop(caller, (most, now_s))
         left = max(0.0, min(most, left + (now_s - at_s) * rate) - self._elsewhere(caller))
@@ -236,6 +265,16 @@ class NetworkGate:
             error = TooMany(f"more than {rate} requests a second; nothing was changed", "ask less often")
             error.retry_after_s = max(1, math.ceil((1 - left) / rate))
             raise error
+
+    def _paced_as(self, request: Request) -> str:
+        """Workers have the pace of the member's token that stands behind them: a new one of their own gives them
+        no more of it."""
+        _, secret = _scheme_and_secret(request.header(b"authorization"))
+        secret = secret or secret_of(request)
+        if not secret:
+            return address_of(request, self._exposure.trusted_hops)
+        claims = signed_claims(self._web.owner.vault, secret) if looks_like(secret) else None
+        return claims.tok if claims is not None else hash_of(secret)
 
 
 def _refuse_doubles(request: Request) -> None:

@@ -31,6 +31,10 @@ _SECRET = frozenset({"secrets", "tokens", "webhooks"})
 """To read of these is to need the same right as to change them."""
 
 
+_TO_BEGIN = frozenset({"/worker/v1/register", "/worker/v1/token"})
+"""Of workers, with what they were started with; everything else is said with the token that these give them."""
+
+
 def right_for(method: str, parts: Sequence[str]) -> Right:
     """`parts` are those of the path, the first one empty."""
     if parts[1] not in FOR_PROGRAMS:
@@ -58,4 +62,21 @@ def refuse(who: Caller, method: str, parts: Sequence[str]) -> None:
         raise Forbidden(
             f"this needs the right to {needed}, which {who.actor} has not here; nothing was changed",
             "ask an ADMIN of the workspace: muster member set, muster token create",
+        )
+    if parts[1] == "worker":
+        _refuse_other_token(who, "/".join(parts))
+
+
+def _refuse_other_token(who: Caller, path: str) -> None:
+    """Raises Forbidden for one of a member in place of a worker's own, and the other way round."""
+    begins = path in _TO_BEGIN
+    if begins and who.worker is not None:
+        raise Forbidden(
+            f"the token of {who.worker.worker_id} gives it no other one; nothing was changed",
+            "ask with the member's token, and the key of the folder, that the worker was started with",
+        )
+    if not begins and who.worker is None:
+        raise Forbidden(
+            f"this takes a worker's own token, and that of {who.actor} is a member's; nothing was changed",
+            "POST /worker/v1/register answers with it; muster worker start does so",
         )

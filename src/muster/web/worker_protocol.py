@@ -14,8 +14,9 @@ from muster.model.answers import (
     Registered,
     SealedSecrets,
     SecretsGiven,
+    WorkerToken,
 )
-from muster.model.errors import Forbidden, StoreRefused
+from muster.model.errors import Conflict, Forbidden, NotFound, StoreRefused
 from muster.model.place import PlanPlace
 from muster.model.secrets import key_lost, not_set, secret_purpose
 from muster.model.states import CrewStatus
@@ -23,12 +24,13 @@ from muster.ports.crew import COMMANDS
 from muster.ports.runtime import READY, Beat, orders_for
 from muster.web.backend import Backend
 from muster.web.blackouts import opened_inputs
-from muster.web.http import Query, Request, WaitSeconds
+from muster.web.http import Body, Query, Request, WaitSeconds
 from muster.web.identity import asker
 from muster.web.routes import Routes
-from muster.web.worker_identity import speaker
+from muster.web.worker_identity import own_token, speaker
 
 routes = Routes()
+KEY = {"Muster-Worker": "The key of its folder: who has that, and the member's token, speaks for the worker."}
 
 for _name, _shape in COMMANDS.items():
     if _shape not in {c.AskSecrets, c.Register, c.Claim, c.Heartbeat}:
@@ -36,12 +38,31 @@ for _name, _shape in COMMANDS.items():
         routes.command(f"/worker/v1/{_name}", _shape, answer=answer)
 
 
-@routes.post("/worker/v1/register", answer=Registered)
+@routes.post("/worker/v1/register", answer=Registered, headers=KEY)
 async def register(web: Backend, request: Request, body: c.Register) -> Answer:
     """Often in the place of one that was killed: what that one has begun must be there for the first claim."""
     await web.owner.free_dead()
     remote = body.remote or bool(request.address)
-    return await web.engine.execute(replace(body, remote=remote, spoken_by=speaker(request)))
+    own = own_token(web, request, body.worker_id, body.agents)
+    answer = await web.engine.execute(replace(body, remote=remote, spoken_by=speaker(request)))
+    assert isinstance(answer, Registered)
+    return replace(answer, own=own)
+
+
+class TokenOfWorker(Body, frozen=True, kw_only=True):
+    worker_id: c.Name
+
+
+@routes.post("/worker/v1/token", headers=KEY)
+async def renew_token(web: Backend, request: Request, body: TokenOfWorker) -> WorkerToken:
+    """Another one for a registered worker, before its own ends: for the member's token that it began with."""
+    row = await web.reads.worker(body.worker_id)
+    if row is None:
+        raise NotFound(f"there is no worker {body.worker_id}; it has no token", "POST /worker/v1/register")
+    if row.permanent:
+        raise Conflict(f"{row.id} has ended; it gets no token", "register under a new random name")
+    found = own_token(web, request, row.id, row.agents)
+    return found or WorkerToken(token="", token_s=0)
 
 
 @routes.get("/worker/v1/tasks/{task_id:id}/place")

@@ -145,6 +145,12 @@ class NoFolders:
     def remove(self, task_id: int, epoch: int) -> None:
         """There is nothing to remove."""
 
+    def unfinished(self, limit: int) -> list[tuple[int, int]]:
+        return []
+
+    def drop_unfinished(self, task_id: int, epoch: int) -> None:
+        """There is nothing to drop."""
+
     def turn_log(self) -> None:
         """There is no log."""
 

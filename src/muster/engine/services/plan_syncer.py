@@ -125,16 +125,16 @@ class PlanSyncer(WorkspaceService):
         *,
         policy: Policy,
         rules: FileRules,
-        wanted: Callable[[str, str, bytes], UpdatePlan],
+        wanted: Callable[[str, str, bytes, list[str]], UpdatePlan],
         head_of: Callable[[str], str | None],
         follow: Callable[[list[str]], None],
         left: Left = all_left,
         wakeups: Wakeups,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
-        """`wanted` reads a plan that went on in some order so far, and raises BadPlan; `head_of` says where the
-        checkout around a file stands, None where git is changing it just now; `follow` has hints published when
-        something happens around these files; `left` says which boxes have left the other plans' files."""
+        """`wanted` reads a plan that went on in some order so far, for programs that are agents; raises BadPlan;
+        `head_of` says where the checkout around a file stands, None where git is changing it just now; `follow`
+        has hints published when something happens around these files; `left` says which boxes went elsewhere."""
         super().__init__(clock, reads, engine)
         self._files, self._ticker = files, ticker
         self._policy, self._rules = policy, rules
@@ -259,7 +259,10 @@ class PlanSyncer(WorkspaceService):
         by_key = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
         try:
-            command: UpdatePlan = await self._in_thread(self._wanted, plan.source, plan.task_order, seen.data)
+            programs = [agent.name for agent in await self._reads.agents() if agent.worker_id]
+            command: UpdatePlan = await self._in_thread(
+                self._wanted, plan.source, plan.task_order, seen.data, programs
+            )
         except BadPlan as error:
             status = {key: by_key[key].status for key in seen.boxes if key in by_key}
             return _Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))

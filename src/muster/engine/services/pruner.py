@@ -56,6 +56,7 @@ class Pruner(LeaderService):
 
     async def run_once(self) -> None:
         await asyncio.to_thread(self._folders.turn_log)
+        await self._drop_unfinished()
         now = await self.now()
         held, self._holds = self._holds, await jumped_lately(self._reads, now, self._elapsed_ms(), HOLD_MS)
         if not self._holds:
@@ -102,6 +103,13 @@ class Pruner(LeaderService):
         command = PruneEvents(term=self._term, to_id=seal.to_id, at_ms=wall_ms, proof=proof)
         await self._engine.of(workspace_id).execute(command)
         return True
+
+    async def _drop_unfinished(self) -> None:
+        """Once its attempt is over, nobody sends what is missing of a file."""
+        for task_id, epoch in set(await asyncio.to_thread(self._folders.unfinished, PAGE_ROWS)):
+            attempt = await self._reads.attempt(task_id, epoch)
+            if attempt is None or not attempt.open:
+                await asyncio.to_thread(self._folders.drop_unfinished, task_id, epoch)
 
     async def _prune_folders(self, before_ms: int) -> int:
         """What an open attempt writes into stays, however quiet it is."""

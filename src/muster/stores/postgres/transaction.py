@@ -91,12 +91,15 @@ class PostgresTransaction:
 
     async def shift_waits(self, by_ms: int) -> None:
         self._session.tasks.forget()
-        for name in ("shift_retries", "shift_aims"):
+        for name in ("shift_retries", "shift_aims", "shift_messages"):
             await self._session.all(name, by_ms)
 
     async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
         self._session.tasks.forget()
         await self._session.all("bound_retries", wall_ms, longest_ms, OWN_CAP_FACTOR)
+
+    async def bound_messages(self, latest_ms: int) -> None:
+        await self._session.all("bound_messages", latest_ms)
 
     async def _number(self, name: str, *bindings: Any) -> int | None:
         row = await self._session.first(name, *bindings)

@@ -26,6 +26,12 @@ DELETE FROM outbox
  WHERE id IN (SELECT id FROM outbox WHERE created_at_ms < ?1 ORDER BY created_at_ms LIMIT ?2)
 RETURNING id
 
+-- name: shift_messages
+UPDATE outbox SET next_at_ms = next_at_ms + ?1 WHERE next_at_ms IS NOT NULL
+
+-- name: bound_messages
+UPDATE outbox SET next_at_ms = ?1 WHERE next_at_ms > ?1
+
 -- name: prune_beats
 DELETE FROM agent_heartbeats
  WHERE id IN (SELECT id FROM agent_heartbeats WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)

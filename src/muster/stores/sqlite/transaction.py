@@ -119,10 +119,14 @@ class SqliteTransaction:
         self._known.tasks.forget()
         for name in ("shift_retries", "shift_aims"):
             self._db.execute(CLOCK_SQL[name], (by_ms,))
+        self._db.execute(SQL["shift_messages"], (by_ms,))
 
     async def bound_retries(self, wall_ms: int, longest_ms: int) -> None:
         self._known.tasks.forget()
         self._db.execute(CLOCK_SQL["bound_retries"], (wall_ms, longest_ms, OWN_CAP_FACTOR))
+
+    async def bound_messages(self, latest_ms: int) -> None:
+        self._db.execute(SQL["bound_messages"], (latest_ms,))
 
     def _count(self, name: str, *bindings: int) -> int:
         return len(self._db.execute(SQL[name], bindings).fetchall())
