@@ -28,7 +28,6 @@ from muster.engine.batch import Batcher
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
 from muster.engine.incarnation import PROJECT
-from muster.engine.inputs import Inputs
 from muster.engine.intents import Intents
 from muster.engine.moved_boxes import OtherFiles, all_left
 from muster.engine.policy import Policy
@@ -217,7 +216,7 @@ class Owner:
 
     def backend(self) -> Backend:
         """That of the default workspace."""
-        closing, inputs = asyncio.Event(), Inputs(self.vault, self.signer.grants())
+        closing = asyncio.Event()
 
         @functools.cache
         def of(workspace_id: int) -> Backend:
@@ -230,9 +229,7 @@ class Owner:
                 of=of,
                 engine=Intents(engine, reads, self.clock, self._branches),
                 reads=reads,
-                queries=Queries(
-                    reads, self.clock, self._policy, crew_up=self.long_lived, left=left, inputs=inputs
-                ),
+                queries=Queries(reads, self.clock, self._policy, crew_up=self.long_lived, left=left),
                 wakeups=self.wakeups,
                 owner=self if local else GuestOwner(self),
                 closing=closing,

@@ -30,7 +30,6 @@ from muster.engine.audit import Auditor
 from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
 from muster.engine.fence import present_term
-from muster.engine.inputs import Inputs
 from muster.engine.intents import Intents
 from muster.engine.leader import Leader
 from muster.engine.moved_boxes import all_left
@@ -151,7 +150,7 @@ class Server:
 
     def backend(self) -> Backend:
         """That of the default workspace."""
-        closing, inputs = asyncio.Event(), Inputs(self.vault, self.signer.grants())
+        closing = asyncio.Event()
 
         @functools.cache
         def of(workspace_id: int) -> Backend:
@@ -161,7 +160,7 @@ class Server:
                 of=of,
                 engine=Intents(self.batcher.of(workspace_id), reads, self.clock, None),
                 reads=reads,
-                queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left, inputs=inputs),
+                queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left),
                 wakeups=self.runtime.wakeups,
                 owner=self if workspace_id == DEFAULT_WORKSPACE else GuestOwner(self),
                 closing=closing,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,12 +17,11 @@ from muster.model.errors import StoreRefused
 from muster.model.input_secrets import (
     by_stars,
     cannot_open,
+    compared,
     how_to_open,
     input_purpose,
-    mark_of,
     secrets_in,
     shown,
-    stars_of,
 )
 from muster.model.seals import Grants
 from muster.ports.vault import Vault
@@ -68,15 +67,6 @@ class Inputs:
             spec = replace(spec, input_context=self.shown(spec.input_context, secrets, about))
         return hashlib.sha256(msgspec.json.encode(spec, order="deterministic")).hexdigest()
 
-    def compared(self, kept: KeptTask, given: dict[str, Any]) -> dict[str, Any]:
-        """What would be shown of `given`, were it this task's.  Raises BadInput."""
-        stars = stars_of(kept.input_context)
-        secrets = secrets_in(given, {one: one for one in stars})
-        about = _about(kept.id)
-        return shown(
-            given, secrets, lambda value: mark_of(value) if value in stars else self._marks.mark(about, value)
-        )
-
     async def edited(self, view: View, kept: KeptTask, given: dict[str, Any]) -> tuple[dict[str, Any], str]:
         """What is shown of a task's input context that somebody has given anew, and its secrets, sealed.
 
@@ -109,6 +99,16 @@ class Inputs:
             await view.tx.reseal_input(row.task_id, self._vault.seal(opened, purpose))
             done += 1
         return Resealed(tasks=done, lost=lost, after=rows[-1].task_id if len(rows) == command.limit else None)
+
+
+def as_compared(specs: Iterable[c.Spec], kept: Mapping[str, KeptTask]) -> tuple[c.Spec, ...]:
+    """With what would be shown of the input contexts of tasks that are there.  Raises BadInput."""
+    return tuple(
+        replace(spec, input_context=compared(task.input_context, spec.input_context))
+        if spec.input_context and (task := kept.get(spec.key or "")) is not None
+        else spec
+        for spec in specs
+    )
 
 
 def _about(task_id: int) -> str:

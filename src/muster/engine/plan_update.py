@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
+from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
 from muster.engine.view import View, moved
 from muster.model import breaker
@@ -86,9 +87,10 @@ class PlanUpdater:
                 await _refuse_moved(view, 0, command, command, [spec.key or "" for spec in command.tasks])
             return await self._enqueuer.enqueue(view, command)
         known = await self._known(view, plan, command)
-        filled, sealed = await self._shown(view, map(self._policy.filled, known.command.tasks), known.kept)
+        filled = tuple(map(self._policy.filled, known.command.tasks))
+        shown = as_compared(filled, known.kept)
         order = command.order or plan.task_order
-        diff = compare(plan.name, filled, known.kept, known.identity.renamed, order=order)
+        diff = compare(plan.name, shown, known.kept, known.identity.renamed, order=order)
         await _refuse_moved(view, plan.id, command, known.command, diff.added)
         anew = {one.key for one in diff.renamed if one.anew}
         if anew:
@@ -100,7 +102,8 @@ class PlanUpdater:
         if anew:
             ids = known.ids(added)
             await view.load([ids[key] for key in anew])
-            specs = {spec.key or "": spec for spec in filled}
+            fresh, sealed = await self._shown(view, (one for one in filled if one.key in anew), known.kept)
+            specs = {spec.key or "": spec for spec in fresh}
             for change in diff.changed:
                 if (key := change.key) in anew and view.task(ids[key]).status in EDITABLE:
                     fields = _wanted(specs[key], known.kept[key], change)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 
 import msgspec
 from msgspec.structs import asdict, replace
 
 from muster.engine.free_slots import FreeSlots, free_slots
-from muster.engine.inputs import Inputs
+from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
@@ -17,7 +17,6 @@ from muster.engine.spending import SPENT
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.agents import AgentRow
-from muster.model.commands import Spec
 from muster.model.edits import (
     KeptTask,
     MovedBox,
@@ -132,13 +131,8 @@ class Queries:
         *,
         crew_up: bool = True,
         left: Left = all_left,
-        inputs: Inputs | None = None,
     ) -> None:
-        """`crew_up`: False where nobody hands out work, whatever workers the store still knows.
-
-        `inputs`: of the engine that writes; without it a secret that is given anew counts as another one.
-        """
-        self._inputs = inputs or Inputs(None, None)
+        """`crew_up`: False where nobody hands out work, whatever workers the store still knows."""
         self._reads = reads
         self._clock = clock
         self._policy = policy
@@ -313,7 +307,7 @@ class Queries:
                 kept = await self._reads.kept_tasks(view.id)
                 known, identity, _ = as_known(wanted, kept, await self._reads.box_names(view.id))
                 by_key = {task.key: task for task in kept}
-                tasks = tuple(self._shown(self._policy.filled(spec), by_key) for spec in known.tasks)
+                tasks = as_compared(map(self._policy.filled, known.tasks), by_key)
                 order = wanted.order or view.order
                 diff = compare(view.name, tasks, by_key, identity.renamed, identity.doubts, order=order)
                 new = (*diff.added, *diff.restored)
@@ -323,13 +317,6 @@ class Queries:
         name = free_name(wanted.plan, {view.name for view in views})
         diff = compare(name, map(self._policy.filled, wanted.tasks), {})
         return replace(diff, moved=await self._moved(0, wanted, wanted, diff.added))
-
-    def _shown(self, spec: Spec, kept: Mapping[str, KeptTask]) -> Spec:
-        """As it is compared: with stars in place of secrets.  Raises BadInput."""
-        task = kept.get(spec.key or "")
-        if task is None or not spec.input_context:
-            return spec
-        return replace(spec, input_context=self._inputs.compared(task, spec.input_context))
 
     async def _moved(
         self, plan_id: int, wanted: UpdatePlan, known: UpdatePlan, keys: Iterable[str]

@@ -109,8 +109,14 @@ def stars_of(context: Mapping[str, Any]) -> set[str]:
     return {value for _, value, marked in _texts(context, (), inside=False) if marked is not None}
 
 
-def mark_of(stars: str) -> str:
-    return stars.partition("#")[2]
+def compared(kept: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What would be shown of `given` beside what is shown until now.  Raises BadInput.
+
+    A value is another one, whatever it is: who only compares is not to find out by guessing.
+    """
+    stars = stars_of(kept)
+    secrets = secrets_in(given, {one: one for one in stars})
+    return shown(given, secrets, lambda value: value.partition("#")[2] if value in stars else "given")
 
 
 def by_stars(context: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, str]:
