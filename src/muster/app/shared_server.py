@@ -64,7 +64,7 @@ async def _serve(
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, web.shut_down)
-        if server.first and config.serve.login:
+        if server.first and config.serve.login and not await web.reads.tokens():
             first_token(await _make_token(web, who))
         path, app = Path(project.socket), build(web)
         app.prepare()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from muster.config.values import STORES
 from muster.hosts.plain_files import read_plain
 from muster.model.errors import BadConfig, Conflict
 from muster.model.findings import Check
+from muster.stores.sqlite.file import halt_of
+from muster.stores.sqlite.halt import Cause
 
 _BYTES_MAX = 1 << 16
 
@@ -58,10 +61,21 @@ def examined(url: str) -> list[Check]:
     return asyncio.run(examine(url))
 
 
+def copy_keys(project: Project) -> str:
+    """The commands that make a folder for a server of the store that this one's tasks have gone to."""
+    keys = " ".join(shlex.quote(str(path)) for path in (project.key_file, project.vault_key_file))
+    return f"mkdir -m 700 -p SERVER/.muster && touch SERVER/muster.toml && cp {keys} SERVER/.muster/"
+
+
 def refuse_own_store(project: Project) -> None:
     """Raises Conflict in a folder that has a store of its own: its tasks would be out of sight."""
     if project.store.exists():
+        if (halt := halt_of(project.store)) is not None and halt.cause is Cause.MOVED:
+            raise Conflict(
+                f"{project.store} is kept here to be read; no server was started",
+                f"start it in another folder, with the keys of this one: {copy_keys(project)}",
+            )
         raise Conflict(
             f"{project.folder} has a store of its own, {project.store}; no server was started",
-            "start the server in another folder",
+            "start it in another folder; muster db copy takes the tasks of this one to an empty database",
         )

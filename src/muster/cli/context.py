@@ -21,6 +21,7 @@ from muster.model.errors import (
     NotAllowed,
     NotFound,
     OwnerUnavailable,
+    StoreMoved,
     StoreRewound,
 )
 
@@ -303,6 +304,8 @@ def connect_to(project: Project, args: argparse.Namespace | None = None) -> Loca
         if args is not None and args.rewound is None and isinstance(context.halted, StoreRewound):
             args.rewound = context.halted
             print_error(context.halted, as_json=args.json)
+        if args is not None and isinstance(context.halted, StoreMoved):
+            note(context.halted.message)
         if args is not None and owner is not None and owner.former:
             note(owner.former)
         if args is not None and (full := full_disk(os.path.dirname(project.socket))):

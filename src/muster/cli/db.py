@@ -1,4 +1,4 @@
-"""`muster db`: the store as a file: back it up, check it, migrate it, say that it was restored."""
+"""`muster db`: the store as a file: back it up, check it, migrate it, say that it was restored, move it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any
 from muster.cli.context import actor, project_of
 from muster.cli.copied import adopted
 from muster.cli.fields import answer
-from muster.cli.output import clean, error_body, print_json
+from muster.cli.output import clean, error_body, print_json, shell_word
 from muster.client.http import answers
 from muster.config.project import Project
+from muster.config.values import STORES, has_password
 from muster.model.errors import BadInput, MusterError
 
 BACKUP_S = 3600.0
@@ -40,6 +41,25 @@ def add(parser: argparse.ArgumentParser) -> None:
     migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
     verbs.add_parser(
         "adopt", act=_adopt, help="this folder is a copy of another project's: make it a project of its own"
+    )
+    copy = verbs.add_parser(
+        "copy",
+        act=_copy,
+        help="take the project's store to an empty PostgreSQL database, which servers share",
+    )
+    copy.add_argument(
+        "url",
+        metavar="URL",
+        nargs="?",
+        help="postgresql://USER@HOST/DATABASE; the password comes from [serve] store_file, MUSTER_SERVE_STORE, "
+        "PGPASSWORD or ~/.pgpass (default: as these say)",
+    )
+    way = copy.add_mutually_exclusive_group()
+    way.add_argument(
+        "--clear", action="store_true", help="remove what a copy that was cut off has left there, then copy"
+    )
+    way.add_argument(
+        "--undo", action="store_true", help="go on with the file, while no server has begun with the copy"
     )
     verbs.add_parser(
         "restored", act=_restored, help="the store's file was replaced by an older copy: go on from there"
@@ -184,6 +204,64 @@ def _adopt(args: argparse.Namespace) -> int:
     next_ = "  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well"
     told = {"base": done.base, "lost": done.lost}
     return answer(args, told, f"adopted: {adopted(project, done)}", next_)
+
+
+def _copy(args: argparse.Namespace) -> int:
+    from muster.app.db_copy import address_of, copy_store, moved_to, take_back
+    from muster.app.shared_store import copy_keys
+
+    project = project_of(args)
+    url = _database(args.url, project) or (moved_to(project) if args.undo else "")
+    if not url:
+        raise BadInput(
+            "no database is named; nothing was copied", "muster db copy postgresql://USER@HOST/DATABASE"
+        )
+    shown = address_of(url)
+    if args.undo:
+        undone = take_back(project, url)
+        told = f"undone   {project.store} is what counts again; no server takes up the copy in {shown}"
+        next_ = "muster up"
+        if undone.lost:
+            told = f"lost     {shown} has no tables of Muster any more, and what was done there is lost"
+            next_ = (
+                "muster db restored, which raises the base of all epochs; or put that database back instead"
+            )
+        return answer(args, {"undone": shown, "lost": undone.lost}, told, f"  next   {next_}")
+
+    def say(table: str, rows: int) -> None:
+        if not args.json:
+            print(f"copied   {rows:>11,} {table}", flush=True)
+
+    done = copy_store(project, url, clear=args.clear, actor=actor(), say=say)
+    rows = sum(done.rows.values())
+    return answer(
+        args,
+        {"to": shown, "rows": done.rows, "files": done.files, "finished": done.finished},
+        f"moved    the tasks go on in {shown}" + ("" if done.finished else f"; {rows:,} rows, compared"),
+        f"kept     {project.store} as it is, to be read",
+        "  next   a folder for each server, with the keys of this one:",
+        f"         {copy_keys(project)}",
+        f"         cd SERVER && muster serve --store {shell_word(shown)} --listen 127.0.0.1:7420",
+    )
+
+
+def _database(named: str | None, project: Project) -> str:
+    """With its password; empty where neither the command nor the settings say."""
+    from muster.app.settings import load_config
+    from muster.app.shared_store import require_driver, store_url
+
+    if named is not None:
+        if not named.startswith(STORES):
+            raise BadInput(
+                "URL is no address of a database; nothing was copied", f"{STORES[0]}USER@HOST/DATABASE"
+            )
+        if has_password(named):
+            raise BadInput(
+                "URL holds a password, which everybody on this machine could see; nothing was copied",
+                "export MUSTER_SERVE_STORE with the whole address, or PGPASSWORD with the password",
+            )
+    require_driver()
+    return named or store_url(load_config(project.root).serve)
 
 
 def _path(text: str) -> Path:

@@ -49,7 +49,7 @@ from muster.model.plan_sync import SetSync, TakeTicks
 from muster.model.rows import Plan
 from muster.model.runs import NoteRun
 from muster.model.seals import Grants
-from muster.model.states import HELD, TaskStatus
+from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Now
 from muster.ports.engine import Asked
 from muster.ports.runtime import EVENTS, READY, Chance, orders_for
@@ -149,7 +149,7 @@ class Engine:
             c.Prune: prune,
             c.ArchiveDone: archive_done,
             c.NewBoot: self._workers.new_boot,
-            c.Join: join,
+            c.Join: lambda views, command: join(views, command, self._begin_shared),
             c.Lead: lambda views, command: lead(views, command, self._workers),
             c.FreshLeases: self._workers.fresh_leases,
         }
@@ -167,6 +167,11 @@ class Engine:
             c.MovePlan: self._plans.move,
             c.ResumePlan: self._resume_plan,
         }
+
+    async def _begin_shared(self, view: View) -> None:
+        """The tasks of a folder go on at servers: as `muster up` there, but for the files."""
+        await self._workers.set_crew(view, c.SetCrew(status=CrewStatus.RUNNING))
+        await self._plans.leave_files(view)
 
     def _about_people(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
         return {
@@ -429,6 +434,12 @@ class Plans:
         if other is not None and other.id != plan.id:
             raise Conflict(f"{command.source} is the file of plan {other.name}; nothing was changed")
         return await self._keep(view, plan, breaker.move(plan, command.source, command.actor, view.now))
+
+    async def leave_files(self, view: View) -> None:
+        """No server that shares its store follows a file."""
+        for name in sorted(await view.tx.plan_names()):
+            if (plan := await view.tx.plan_by_name(name)) is not None:
+                await self._keep(view, plan, breaker.leave_file(plan, COORDINATOR, view.now))
 
     async def resume(self, view: View, command: c.ResumePlan) -> PlanMoved:
         plan = await self.named(view, command.plan)

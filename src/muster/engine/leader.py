@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from muster.engine.fence import present_term
 from muster.engine.service import Service
+from muster.engine.view import View
 from muster.engine.views import Views
 from muster.engine.workers import Workers
 from muster.model.answers import Joined, Led
 from muster.model.commands import Join, Lead
 from muster.model.errors import MusterError, StoreRefused, TermOver
 from muster.ports.engine import Execute
-from muster.ports.locks import TERM, locks
+from muster.ports.locks import CREW, TERM, locks
 from muster.ports.runtime import Clock
 
 log = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ MARGIN_S = 3.0
 """So much earlier a leader stops to trust its lease: another one's clock may be a little ahead."""
 ASK_S = 2.0
 """How often each server asks."""
-_LEADER, _KEYS = "leader", "keys"
+_LEADER, KEYS = "leader", "keys"
 
 
 class _Place(Struct, frozen=True):
@@ -71,15 +72,23 @@ def _text(place: _Place, until_ms: int) -> str:
     return msgspec.json.encode(msgspec.structs.replace(place, until_ms=until_ms)).decode()
 
 
-async def join(views: Views, command: Join) -> Joined:
-    """Raises StoreRefused for a server with keys of its own."""
+def keys_of(seal_key: str, vault_key: str, copy: str = "") -> str:
+    """What a store keeps of its servers' keys; with the name of the copy that it is, until one has joined."""
+    return " ".join(filter(None, [seal_key, vault_key, copy]))
+
+
+async def join(views: Views, command: Join, begin: Callable[[View], Awaitable[None]]) -> Joined:
+    """`begin` is for each workspace of a store that was copied from a folder, with its first server.
+
+    Raises StoreRefused for a server with keys of its own.
+    """
     tx = views.tx
     await tx.lock(locks(TERM))
-    known = await tx.store_meta(_KEYS)
+    known = await tx.store_meta(KEYS)
     if known is None:
-        await tx.set_store_meta(_KEYS, f"{command.seal_key} {command.vault_keys[0]}")
+        await tx.set_store_meta(KEYS, keys_of(command.seal_key, command.vault_keys[0]))
         return Joined(first=True)
-    seal_key, vault_key = known.split()
+    seal_key, vault_key, *copy = known.split()
     wrong = [
         name
         for name, fits in (
@@ -94,7 +103,12 @@ async def join(views: Views, command: Join) -> Joined:
             f"{files} of this folder: other servers of this store have another one; nothing was started",
             f"copy {files} of another server to this folder, and start again",
         )
-    return Joined(first=False)
+    if copy:
+        await tx.set_store_meta(KEYS, keys_of(seal_key, vault_key))
+        for view in await views.all():
+            await view.tx.lock(locks(CREW))
+            await begin(view)
+    return Joined(first=bool(copy))
 
 
 class Leader:

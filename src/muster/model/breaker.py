@@ -86,6 +86,14 @@ def move(plan: Plan, source: str, actor: str, now: Now) -> PlanDecision:
     return _moved(plan, replace(plan, source=source), "plan_moved", message, actor, now=now, level=Level.WARN)
 
 
+def leave_file(plan: Plan, actor: str, now: Now) -> PlanDecision:
+    """It is known by its name alone from now on."""
+    if plan.source is None:
+        return PlanDecision(plan)
+    message = f"the file of plan {plan.name}, {plan.source}, is followed no more: servers share its store"
+    return _moved(plan, replace(plan, source=None), "plan_moved", message, actor, now=now, level=Level.WARN)
+
+
 def forget(plan: Plan, actor: str, now: Now) -> PlanDecision:
     """Its file is no plan any more: taken in again it is a new one."""
     file = f": its file was {plan.source}" if plan.source else ""

@@ -9,7 +9,7 @@
       PreconditionFailed (412)
   x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429),
     StoreAway, Contended, CommitUnknown
-  x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreRefused
+  x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreMoved, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
 
 `message` names the cause and what was kept, `hint` the command or edit that fixes it.
@@ -176,6 +176,10 @@ class StoreHalted(StoreFault):
 
 class StoreRewound(StoreFault):
     pass
+
+
+class StoreMoved(StoreFault):
+    """Its tasks go on in a database that it was copied to; what is there is kept as it was then."""
 
 
 class ProjectCopied(StoreFault):

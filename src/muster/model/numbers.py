@@ -17,6 +17,11 @@ def first_id(wall_ms: int) -> int:
     return (wall_ms - _EPOCH_MS) << _PER_MS_BITS
 
 
+def given_at_ms(number: int) -> int:
+    """When that number was given, or a little before."""
+    return (number >> _PER_MS_BITS) + _EPOCH_MS
+
+
 class Ids:
     """Numbers below NUMBER_MAX, growing with time and never repeated.
 

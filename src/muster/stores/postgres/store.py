@@ -14,6 +14,7 @@ import asyncpg
 from muster.model.answers import BackedUp
 from muster.model.errors import MusterError, StoreFault, StoreRewound
 from muster.stores.postgres.backup import dump
+from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
 from muster.stores.postgres.reads import PostgresReads
 from muster.stores.postgres.schema import ENGINE, PARTITIONS_AHEAD, QUERY, SCHEMA, migrate, newest_schema
@@ -112,6 +113,8 @@ class PostgresStore:
         return found
 
     def _halted(self, reason: str) -> StoreFault:
+        if (mark := copy_mark(reason)) is not None:
+            return mark.error()
         if self._fault is None:
             self._fault = StoreRewound(
                 f"the database is older than the work it is about: {reason}; nothing more is written",

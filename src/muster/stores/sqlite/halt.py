@@ -17,6 +17,7 @@ from muster.model.errors import (
     StoreFault,
     StoreFull,
     StoreHalted,
+    StoreMoved,
     StoreRewound,
     Unavailable,
 )
@@ -40,6 +41,8 @@ class Cause(StrEnum):
     """The file is a backup that was put in place; known by its mark, not by a flag."""
     FOREIGN = "foreign"
     """The store is that of another folder, which may be at work; known by its record, not by a flag."""
+    MOVED = "moved"
+    """It was copied to a database, where its tasks go on; known by what stands in it as well."""
 
 
 class Halt(NamedTuple):
@@ -49,7 +52,7 @@ class Halt(NamedTuple):
     @property
     def readable(self) -> bool:
         """Reads go on: the file is sound, it only is an older one, or another's."""
-        return self.cause in {Cause.REWOUND, Cause.COPY, Cause.FOREIGN}
+        return self.cause in {Cause.REWOUND, Cause.COPY, Cause.FOREIGN, Cause.MOVED}
 
     def error(self, store: Path) -> StoreFault:
         match self.cause:
@@ -75,6 +78,12 @@ class Halt(NamedTuple):
                     f"{store} is a backup that was put in place: "
                     + (self.reason or "an older state than workers may know"),
                     "muster db restored, which raises the base of all epochs",
+                )
+            case Cause.MOVED:
+                return StoreMoved(
+                    f"{store} was copied: {self.reason}; here nothing more is written",
+                    "muster --server URL asks a server of that database; muster db copy --undo goes on here, "
+                    "while no server has begun with it",
                 )
             case Cause.FOREIGN:
                 return ProjectCopied(self.reason, ADOPT_HINT)

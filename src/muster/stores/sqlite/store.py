@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+import msgspec
 
 from muster.hosts.detached_call import detached_call
 from muster.model.answers import BackedUp
@@ -36,6 +37,7 @@ from muster.stores.sqlite.file import (
     written,
 )
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, other_build_hint
+from muster.stores.sqlite.moved import MOVED, MovedStore, moved_in
 from muster.stores.sqlite.reads import SqliteReads
 from muster.stores.sqlite.schema import other_shape, pending_migrations, schema_of
 from muster.stores.sqlite.transaction import SqliteTransaction
@@ -90,6 +92,8 @@ class SqliteStore:
         self._tx = SqliteTransaction(writer)
         self.reads = SqliteReads(reader, self._read_fault)
         self._witness: Witness | None = None
+        self.moved: MovedStore | None = None
+        """Where to, where its tasks go on elsewhere."""
         self.lost = ""
         """What was committed once and is not in the file, in words."""
 
@@ -102,7 +106,8 @@ class SqliteStore:
 
         Raises StoreRefused for an unsound SQLite, a newer schema or a damaged file, StoreFull where there is no
         space to begin, StoreHalted where an earlier process could not sync it or has found damage, StoreRewound
-        where its WAL is another file's.  A store that was rewound opens for reading.
+        where its WAL is another file's, StoreMoved with `restored` where it has moved.  A store that was
+        rewound, or has moved, opens for reading.
         """
         version, sound = sqlite_version()
         if not sound:
@@ -112,8 +117,11 @@ class SqliteStore:
             )
         note = None if path == MEMORY else last_note(path)
         known = known or note is not None
-        halt = None if path == MEMORY or restored else Flag(path).read()
-        if halt is not None and not halt.readable:
+        halt = None if path == MEMORY else Flag(path).read()
+        moved = halt is not None and halt.cause is Cause.MOVED
+        if restored and not moved:
+            halt = None
+        if halt is not None and (restored or not halt.readable):
             raise halt.error(path)
         if path != MEMORY:
             refuse_cut(path, known=known)
@@ -127,10 +135,16 @@ class SqliteStore:
             raise opening_fault(path, error) from error
         if path != MEMORY:
             store._compare(note, halt, restored=restored)
+        if restored and store.halted is not None:
+            store.close()
+            raise store.halted.error(path)
         return store
 
     def _compare(self, note: Made | None, halt: Halt | None, *, restored: bool) -> None:
         """Halts where the witness knows of more than the file; else the witness goes on from here."""
+        if (moved := moved_in(self._writer)) is not None:
+            self.moved, self.halted = moved, moved.halt
+            return
         made = self._tx.made
         self.lost = missing(note, made)
         if note is not None and restored:
@@ -277,12 +291,45 @@ class SqliteStore:
         self._writer.execute("PRAGMA application_id = 0")
         if self._flag is not None:
             # Into the file itself, before anything else is written: beside the mark a WAL is put aside.
-            self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
-            self._written = written(self._path)
+            self._checkpoint_all()
             self._witness = self._witness or Witness(self._path, self._tx.made)
         self.halted = None
         if self._flag is not None:
             self._flag.lift()
+
+    async def move(self, moved: MovedStore) -> None:
+        """Its tasks go on elsewhere: nothing is written after this."""
+        text = msgspec.json.encode(moved).decode()
+        await self.transact(lambda tx: tx.set_store_meta(MOVED, text))
+        self._checkpoint_all()
+        self.moved, self.halted = moved, moved.halt
+        self.flag_moved()
+
+    def flag_moved(self) -> None:
+        """For whoever puts an older copy in place of the file."""
+        if self._flag is not None and self.moved is not None:
+            self._flag.leave(self.moved.halt)
+
+    async def move_back(self, *, as_copy: bool = False) -> None:
+        """Its tasks go on here, as nothing was done elsewhere.  `as_copy`: perhaps something was, and it is lost;
+        this is an older copy of that, until a person has said that it is restored."""
+
+        async def work(_: Transaction) -> None:
+            self._writer.execute("DELETE FROM meta WHERE workspace_id = 0 AND name = ?", (MOVED,))
+
+        self.moved = self.halted = None
+        if self._flag is not None:
+            self._flag.lift()  # first: killed after this, it is moved still
+        if as_copy:
+            self._writer.execute(f"PRAGMA application_id = {COPY_ID:d}")
+            self._checkpoint_all()
+        await self.transact(work)
+        if not as_copy:
+            self.resume()
+
+    def _checkpoint_all(self) -> None:
+        self._writer.wal_checkpoint("main", apsw.SQLITE_CHECKPOINT_FULL)
+        self._written = written(self._path)
 
     def _checkpoint(self, connection: apsw.Connection, name: str, pages: int) -> int:
         """In SQLite's place, which forgets a failed sync of the main file (S17)."""

@@ -55,13 +55,15 @@ END $$;
 
 -- Events and attempts stand in a partition for each month of their task's number, which tells when it was added
 -- (model.numbers.Ids); older ones, and those of no task, in the first.  They are made months ahead; what comes
--- without one stands in the last, which holds everything else.
+-- without one stands in the last, which holds everything else.  `since`: the month that the first ends before, where
+-- there is none yet.
 CREATE TABLE attempts_later PARTITION OF attempts DEFAULT WITH (fillfactor = 70);
 CREATE TABLE events_later PARTITION OF events DEFAULT;
-CREATE FUNCTION make_partitions(ahead integer) RETURNS integer
+CREATE FUNCTION make_partitions(ahead integer, since timestamp DEFAULT now() AT TIME ZONE 'UTC') RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = muster, pg_temp AS $$
 DECLARE
-    month timestamp := date_trunc('month', now() AT TIME ZONE 'UTC');
+    present timestamp := date_trunc('month', now() AT TIME ZONE 'UTC');
+    month timestamp := least(date_trunc('month', since), present);
     made integer := 0;
     parent text;
     settings text;
@@ -70,7 +72,7 @@ DECLARE
     name text;
 BEGIN
     PERFORM pg_advisory_xact_lock(1296388948, 2);
-    FOR i IN 0..ahead LOOP
+    WHILE month <= present + make_interval(months => ahead) LOOP
         lower_id := ((extract(epoch FROM month) * 1000)::bigint - 1735689600000) << 12;
         upper_id := ((extract(epoch FROM month + interval '1 month') * 1000)::bigint - 1735689600000) << 12;
         FOREACH parent IN ARRAY ARRAY['attempts', 'events'] LOOP
