@@ -141,8 +141,9 @@ def test_an_answer_is_to_the_question_that_was_read(site: Site, reader: Reader) 
     site.post("/worker/v1/gone", {"taskId": number, "epoch": 1})
     (job,) = site.started("r2")
     site.report(job, "ask", {"question": "May I delete it?"})
-    refused = reader.send(old, text="yes")
+    refused = reader.send(old, text="yes, <b>all</b> of it")
     assert refused.status == 409 and "asks something else by now" in refused.text
+    assert "yes, &lt;b&gt;all&lt;/b&gt; of it" in refused.text, "what was written is not lost"
     assert task_of(site, number)["status"] == "PAUSED"
 
 

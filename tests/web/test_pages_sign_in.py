@@ -169,7 +169,7 @@ ROUTES: dict[str, tuple[str, Right | None]] = {
     "GET /live": ("", Right.READ),
     "GET /plans": ("/plans", Right.READ),
     "GET /plans/{plan}": ("/plans/api", Right.READ),
-    "GET /plans/{plan}/{action}": ("/plans/api/cancel", Right.READ),
+    "GET /plans/{plan}/{action}": ("/plans/api/cancel", Right.WORK),
     "POST /plans/{plan}/{action}": ("/plans/api/pause", Right.WORK),
     "POST /pools/{pool}/open": ("/pools/none/open", Right.CREW),
     "POST /sign-out": ("", Right.READ),
@@ -178,7 +178,7 @@ ROUTES: dict[str, tuple[str, Right | None]] = {
     "GET /tasks/{task_id:id}": ("/tasks/7", Right.READ),
     "GET /tasks/{task_id:id}/artifacts/{epoch:id}/{name}": ("/tasks/7/artifacts/1/x", Right.READ),
     "GET /tasks/{task_id:id}/transcript": ("/tasks/7/transcript", Right.READ),
-    "GET /tasks/{task_id:id}/{action}": ("/tasks/7/cancel", Right.READ),
+    "GET /tasks/{task_id:id}/{action}": ("/tasks/7/cancel", Right.WORK),
     "POST /tasks/{task_id:id}/{action}": ("/tasks/7/pause", Right.WORK),
 }
 """Each page, an address of it (empty: tried elsewhere), and the right that it needs; None: anybody."""

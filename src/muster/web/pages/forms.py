@@ -13,6 +13,7 @@ import msgspec
 
 from muster.model.json_value import Json
 from muster.web.http import Reply, Request
+from muster.web.rights import refuse
 
 BACK = "back"
 SEQ = "seq"
@@ -70,6 +71,20 @@ async def ask_api(request: Request, path: str, body: Json, *, if_match: str = ""
     asked.identity, asked.again = request.identity, request.again
     assert request.app is not None
     return await request.app(asked)
+
+
+def refuse_action(request: Request, path: str) -> None:
+    """Raises Forbidden where who asks may not post there: nobody is shown a button that does nothing."""
+    if request.identity is not None:
+        refuse(request.identity, "POST", path.split("/"))
+
+
+def refused_form(request: Request, reply: Reply, action: Action, fields: Json) -> Reply:
+    """Says why, and gives back what was written."""
+    from muster.web.pages.render import refusal
+
+    written = [fields[field.name] for field in action.fields if field.long and fields.get(field.name)]
+    return refusal(request, reply, written=written)
 
 
 def back_to(fields: Json, usual: str, done: str = "") -> Reply:

@@ -11,7 +11,15 @@ from muster.model.json_value import Json
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
-from muster.web.pages.forms import Action, FormField, ask_api, back_to, body_of_form
+from muster.web.pages.forms import (
+    Action,
+    FormField,
+    ask_api,
+    back_to,
+    body_of_form,
+    refuse_action,
+    refused_form,
+)
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
@@ -74,6 +82,7 @@ async def confirm(web: Backend, request: Request, plan: str, action: str) -> Rep
 
     progress = json_of(await web.queries.plan(plan))
     wanted = _known(action)
+    refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
     return page(request, "confirm_plan.html", action=action, plan=progress["plan"], wanted=wanted)
 
 
@@ -85,7 +94,9 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     wanted = _known(action)
     here = f"/plans/{quote(plan, safe='')}"
     reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields))
-    return reply if reply.status >= 400 else back_to(fields, here, action)
+    if reply.status >= 400:
+        return refused_form(request, reply, wanted, fields)
+    return back_to(fields, here, action)
 
 
 def _known(action: str) -> Action:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -67,7 +68,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
     return Reply(status, text.encode(), HTML, headers)
 
 
-def refusal(request: Request, reply: Reply) -> Reply:
+def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> Reply:
     """The page that tells of it.  What its caller may not know by a cookie, it has not here either."""
     problem = msgspec.json.decode(reply.data, type=Problem)
     made = page(
@@ -76,6 +77,7 @@ def refusal(request: Request, reply: Reply) -> Reply:
         status=reply.status,
         problem=msgspec.to_builtins(problem),
         code="",
+        written=written,
     )
     return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)
 

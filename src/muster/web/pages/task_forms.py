@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from muster.model.errors import Conflict, NotFound
+from muster.model.errors import Conflict, MusterError, NotFound
 from muster.model.views import TaskView
 from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
-from muster.web.http import Reply, Request
-from muster.web.pages.forms import SEQ, Action, FormField, ask_api, back_to, body_of_form
+from muster.web.http import Reply, Request, error_reply
+from muster.web.pages.forms import (
+    SEQ,
+    Action,
+    FormField,
+    ask_api,
+    back_to,
+    body_of_form,
+    refuse_action,
+    refused_form,
+)
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
@@ -46,6 +55,7 @@ async def confirm(web: Backend, request: Request, task_id: int, action: str) -> 
     from muster.web.pages.render import json_of, page
 
     wanted = _known(action)
+    refuse_action(request, f"/api/v1/agent-tasks/{task_id}/{action}")
     detail = json_of(await web.queries.task(task_id))
     _refuse_impossible(detail["task"]["actions"], action)
     return page(request, "confirm.html", action=action, wanted=wanted, detail=detail, task=detail["task"])
@@ -56,12 +66,14 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
     """Does it, and shows the page again."""
     fields = posted(request)
     wanted = _known(action)
-    task = await one_task(web, task_id)
-    _refuse_other_question(task, fields.get("asked", ""))
     path = f"/api/v1/agent-tasks/{task_id}/{action}"
-    reply = await ask_api(request, path, body_of_form(wanted, fields), if_match=fields.get(SEQ, ""))
+    try:
+        _refuse_other_question(await one_task(web, task_id), fields.get("asked", ""))
+        reply = await ask_api(request, path, body_of_form(wanted, fields), if_match=fields.get(SEQ, ""))
+    except MusterError as error:
+        reply = error_reply(error)
     if reply.status >= 400:
-        return reply
+        return refused_form(request, reply, wanted, fields)
     return back_to(fields, f"/tasks/{task_id}", action)
 
 
