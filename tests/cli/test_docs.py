@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from muster.app.settings import KINDS, load_config
-from muster.config.kinds import AgentKind
+from muster.app import settings as app_settings
+from muster.app.settings import load_config
 from muster.config.profiles import PROFILES
 from muster.model.errors import BadConfig
 from muster.model.fields import ATTRIBUTES
@@ -62,19 +63,24 @@ def test_plans_and_settings_shown_are_valid(page: Path, tmp_path: Path) -> None:
 def test_the_kind_shown_is_one_that_settings_may_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (body,) = blocks(ROOT / "docs" / "how-to" / "any-command.md", "python")
-    made: dict[str, object] = {}
-    exec(body, made)
-    kind = made["KIND"]
-    assert isinstance(kind, AgentKind)
-    monkeypatch.setitem(KINDS, "my-cli", kind)
-    settings = '[agents.mine]\nkind = "my-cli"\npermission_mode = "careful"\n'
-    (tmp_path / "muster.toml").write_text(settings)
-    assert load_config(tmp_path).agents["mine"].command == ("my-cli",)
+    """Installed, as far as Python can tell."""
+    page = ROOT / "docs" / "how-to" / "any-command.md"
+    (module,) = blocks(page, "python")
+    (shown,) = [body for body in blocks(page, "text") if "muster.agents" in body]
+    (place,) = tomllib.loads(shown)["project"]["entry-points"]["muster.agents"].items()
+    site = tmp_path / "site"
+    (site / "my_cli-1.dist-info").mkdir(parents=True)
+    (site / "my_cli-1.dist-info" / "entry_points.txt").write_text(f"[muster.agents]\n{' = '.join(place)}\n")
+    (site / "my_cli.py").write_text(module)
+    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(app_settings, "KINDS", app_settings.InstalledKinds())
     for wrong in ("", 'permission_mode = "rash"\n', 'permission_mode = "bold"\nargs = ["--bold"]\n'):
         (tmp_path / "muster.toml").write_text(f'[agents.mine]\nkind = "my-cli"\n{wrong}')
         with pytest.raises(BadConfig):
             load_config(tmp_path)
+    right = '[agents.mine]\nkind = "my-cli"\npermission_mode = "careful"\n'
+    (tmp_path / "muster.toml").write_text(right)
+    assert load_config(tmp_path).agents["mine"].command == ("my-cli",)
 
 
 def test_reports_shown_in_concepts_are_accepted(tmp_path: Path) -> None:
