@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,8 +43,18 @@ def free_port() -> int:
 
 
 class SharedServer:
-    def __init__(self, folder: Path, store: str, settings: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: str,
+        settings: str,
+        *,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """`options` besides the usual ones; `env`: instead of this process's."""
         self.folder, self._store = folder, store
+        self._options, self._env = options, env
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -53,9 +63,17 @@ class SharedServer:
 
     def begin(self) -> None:
         """It is not waited for."""
-        argv = [*MUSTER, "serve", "--store", self._store, "--listen", f"127.0.0.1:{self.port}"]
+        argv = [
+            *MUSTER,
+            "serve",
+            "--store",
+            self._store,
+            "--listen",
+            f"127.0.0.1:{self.port}",
+            *self._options,
+        ]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(argv, cwd=self.folder, stdout=log, stderr=log)
+            self.process = subprocess.Popen(argv, cwd=self.folder, stdout=log, stderr=log, env=self._env)
 
     def start(self) -> None:
         self.begin()
@@ -63,6 +81,9 @@ class SharedServer:
 
     def ready(self) -> bool:
         assert self.process is None or self.process.poll() is None, self.log()
+        return self.answers()
+
+    def answers(self) -> bool:
         try:
             return bool(self.local("GET", "/health/ready")["status"] == "ok")
         except MusterError:
@@ -96,9 +117,14 @@ class SharedServer:
 
 
 class Servers:
-    def __init__(self, folder: Path, store: str, count: int, settings: str = QUICK) -> None:
+    def __init__(
+        self, folder: Path, store: str | Sequence[str], count: int, settings: str = QUICK, **more: Any
+    ) -> None:
+        """`store`: the address of it, or those that each of them has for it.  `more` as for SharedServer."""
         self.folder = folder
-        self.every = [SharedServer(folder / name, store, settings) for name in "abc"[:count]]
+        stores = [store] * count if isinstance(store, str) else store
+        named = zip("abc"[:count], stores, strict=True)
+        self.every = [SharedServer(folder / name, one, settings, **more) for name, one in named]
         for name in ("key", "vault.key"):
             key = secrets.token_hex(32) + "\n"
             for server in self.every:
@@ -195,7 +221,7 @@ class Balancer:
                 self._turn += 1
                 port = self._ports[self._turn % len(self._ports)]
                 with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)) as server:
-                    _both_ways(caller, server)
+                    both_ways(caller, server)
                     return
 
     def cut(self) -> None:
@@ -211,7 +237,7 @@ class Balancer:
         self._listening.close()
 
 
-def _both_ways(one: socket.socket, other: socket.socket) -> None:
+def both_ways(one: socket.socket, other: socket.socket) -> None:
     """Until either has nothing more to say."""
     across = {one: other, other: one}
     with contextlib.suppress(OSError):

@@ -16,13 +16,16 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.model.errors import Conflict, Unavailable
 
+REPLY_S = 5.0
+
 
 def main() -> int:
     folder, pieces, piece_s = Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
     task, epoch = os.environ["MUSTER_TASK_ID"], int(os.environ["MUSTER_EPOCH"])
     api = Api(
-        Connection(Path(os.environ["MUSTER_SOCKET"])),
+        Connection(os.environ.get("MUSTER_SOCKET") or os.environ["MUSTER_SERVER"]),
         {"Authorization": f"Bearer {os.environ['MUSTER_TOKEN']}"},
+        reply_s=REPLY_S,
     )
     saved = os.environ.get("MUSTER_CHECKPOINT")
     done = json.loads(Path(saved).read_bytes())["done"] if saved else 0

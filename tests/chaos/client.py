@@ -8,12 +8,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from rig import Rig, spec
+from rig import REPLY_S, Rig, spec
 from wire import NoAnswer, NotSent, send
 
 from muster.client.api import Api
-from muster.client.http import Connection
-from muster.model.errors import MusterError
+from muster.model.errors import CommitUnknown, MusterError
 from patience import PATIENCE_S
 
 Outcome = Literal["ok", "failed", "unknown"]
@@ -56,7 +55,7 @@ class Client:
         return Counter((operation.kind, operation.outcome) for operation in self.operations)
 
     def _run(self) -> None:
-        api = Api(Connection(self._rig.project.socket))
+        api = Api(self._rig.backend.connect(), reply_s=REPLY_S)
         plans: list[str] = []
         while not self._closing.wait(self._chance.random() * 2 * PAUSE_S):
             kind = self._chance.choice(("enqueue", "cancel", "retry"))
@@ -76,13 +75,16 @@ class Client:
     def _ask(self, target: str, content: dict[str, Any]) -> tuple[Outcome, str]:
         hang_up_s = self._chance.random() * 0.02 if self._chance.random() < DEAF_SHARE else None
         try:
-            status, answer = send(self._rig.project.socket, target, content, hang_up_s=hang_up_s)
+            place = self._rig.backend.place(self._chance)
+            status, answer = send(place, target, content, hang_up_s=hang_up_s)
         except NotSent as error:
             return "failed", str(error)
         except NoAnswer as error:
             return "unknown", str(error)
         if status < 300:
             return "ok", str(answer)
+        if isinstance(answer, dict) and answer.get("code") == CommitUnknown.code:
+            return "unknown", str(answer)
         if status == 500:
             self.problems.append(f"{target} {content}: {answer}")
         return "failed", str(answer)

@@ -17,6 +17,8 @@ from muster.worker.supervisor import STEADY_S
 from patience import PATIENCE_S, through_restarts, until
 
 SETTLED_SHARE = 0.8
+RECOVERY_LIMIT_S = 5 * PATIENCE_S
+"""Where a machine is so busy that its store takes seconds for a commit, nobody's silence proves anything."""
 COMMITS = ("", "Claim", "Start", "SaveCheckpoint", "Complete", "Heartbeat")
 ANSWERS = ("", "claim", "start", "checkpoint", "complete", "heartbeat")
 
@@ -31,7 +33,11 @@ class Fault:
     workers: set[str] = field(default_factory=set)
     """Those that were killed: whatever they held at that moment was hit as well."""
     back_s: float | None = None
-    """How long nobody answered, for faults of the owner and the supervisor."""
+    """How long nobody answered, or nothing was written, for faults of others than workers and agents."""
+    led_s: float | None = None
+    """How long it took until another server led."""
+    beside: set[tuple[int, int]] = field(default_factory=set)
+    """Attempts whose agents nobody can stop: on another host, while their worker stands still."""
 
 
 @dataclass
@@ -41,13 +47,15 @@ class Scene:
     size: int
     """Workers of the whole crew."""
     pieces: int
+    feed: Callable[[], object] = lambda: None
+    """Adds work where little is left."""
 
 
-def _victims(tasks: list[dict[str, Any]]) -> list[tuple[int, int]]:
+def victims_of(tasks: list[dict[str, Any]]) -> list[tuple[int, int]]:
     return [(task["id"], task["epoch"]) for task in tasks]
 
 
-def _recovered(scene: Scene, fault: Fault) -> Fault:
+def recovered(scene: Scene, fault: Fault) -> Fault:
     """Once every victim has moved on and the crew is whole again."""
 
     def moved_on(task_id: int, epoch: int) -> bool:
@@ -56,12 +64,13 @@ def _recovered(scene: Scene, fault: Fault) -> Fault:
         return bool(over or (now["epoch"] > epoch and now["status"] == "RUNNING"))
 
     for task_id, epoch in fault.victims:
-        until(lambda t=task_id, e=epoch: moved_on(t, e), f"task {task_id} goes on")  # type: ignore[misc]
-    until(lambda: scene.rig.strength() == scene.size, "the crew has its full size")
+        goes_on = lambda t=task_id, e=epoch: moved_on(t, e)  # noqa: E731
+        until(goes_on, f"task {task_id} goes on", RECOVERY_LIMIT_S)
+    until(lambda: scene.rig.strength() == scene.size, "the crew has its full size", RECOVERY_LIMIT_S)
     return fault
 
 
-def _busy(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
+def busy(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
     """A running task of the crew, and its worker."""
 
     def look() -> tuple[dict[str, Any], dict[str, Any]] | None:
@@ -75,7 +84,7 @@ def _busy(scene: Scene) -> tuple[dict[str, Any], dict[str, Any]]:
     return until(look, "a worker has something to do")
 
 
-def _kill(pid: int) -> None:
+def kill(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -87,10 +96,10 @@ def _kill(pid: int) -> None:
 
 def worker(scene: Scene) -> Fault:
     time.sleep(scene.chance.random() * 0.2)
-    task, victim = _busy(scene)
-    fault = Fault("worker, at random", victims=_victims([task]), workers={victim["id"]})
-    _kill(victim["pid"])
-    return _recovered(scene, fault)
+    task, victim = busy(scene)
+    fault = Fault("worker, at random", victims=victims_of([task]), workers={victim["id"]})
+    kill(victim["pid"])
+    return recovered(scene, fault)
 
 
 def worker_at(scene: Scene, event: str, kind: str) -> Fault:
@@ -108,8 +117,8 @@ def worker_at(scene: Scene, event: str, kind: str) -> Fault:
 
     heard = until(look, f"something is {event}")
     fault = Fault(kind, victims=[(heard["taskId"], heard["epoch"])], workers={heard["actor"]})
-    _kill(pids[heard["actor"]])
-    return _recovered(scene, fault)
+    kill(pids[heard["actor"]])
+    return recovered(scene, fault)
 
 
 def worker_finishing(scene: Scene) -> Fault:
@@ -132,36 +141,40 @@ def worker_finishing(scene: Scene) -> Fault:
     start = rig.ledger_file.stat().st_size
     task, pid = until(look, "an agent is about to end")
     time.sleep(scene.chance.random() * 0.05)
-    fault = Fault("worker, as its agent ends", victims=_victims([task]), workers={task["worker"]})
-    _kill(pid)
-    return _recovered(scene, fault)
+    fault = Fault("worker, as its agent ends", victims=victims_of([task]), workers={task["worker"]})
+    kill(pid)
+    return recovered(scene, fault)
 
 
 def zombie(scene: Scene) -> Fault:
     """A worker that stands still for longer than its lease, and then goes on."""
-    task, victim = _busy(scene)
-    fault = Fault("worker, stopped and awake again", victims=_victims([task]), workers={victim["id"]})
+    task, victim = busy(scene)
+    fault = Fault("worker, stopped and awake again", victims=victims_of([task]), workers={victim["id"]})
+    fault.beside = set(fault.victims) if scene.rig.backend.far else set()
     os.kill(victim["pid"], signal.SIGSTOP)
     try:
         buried = lambda: victim["id"] not in [w["id"] for w in scene.rig.workers()]  # noqa: E731
-        until(buried, "the silent worker is given up")
+        until(buried, "the silent worker is given up", RECOVERY_LIMIT_S)
     finally:
         os.kill(victim["pid"], signal.SIGCONT)
-    until(lambda: victim["pid"] not in scene.rig.crew_pids(), "it has ended")
-    return _recovered(scene, fault)
+    rig = scene.rig
+    # Where nobody has its task yet, a worker of another host that is heard again goes on with it.
+    heard = lambda: rig.backend.far and victim["id"] in [w["id"] for w in rig.workers()]  # noqa: E731
+    until(lambda: victim["pid"] not in rig.crew_pids() or heard(), "it has ended, or goes on")
+    return recovered(scene, fault)
 
 
 def agent(scene: Scene) -> Fault:
     def look() -> tuple[dict[str, Any], list[int]] | None:
-        task, _ = _busy(scene)
+        task, _ = busy(scene)
         pids = scene.rig.agent_pids(task["id"], task["epoch"])
         return (task, pids) if pids else None
 
     task, pids = until(look, "an agent runs")
-    fault = Fault("agent, at random", victims=_victims([task]))
+    fault = Fault("agent, at random", victims=victims_of([task]))
     for pid in pids:
-        _kill(pid)
-    return _recovered(scene, fault)
+        kill(pid)
+    return recovered(scene, fault)
 
 
 # -- the owner
@@ -171,7 +184,7 @@ def _owner_dies(scene: Scene, fault: Fault, old_pid: int) -> Fault:
     began_s = time.monotonic() - (time.time() - fault.at_ms / 1000)
     until(lambda: scene.rig.owner_pid() != old_pid, "another owner answers")
     fault.back_s = time.monotonic() - began_s
-    return _recovered(scene, fault)
+    return recovered(scene, fault)
 
 
 def _settled(scene: Scene) -> None:
@@ -184,7 +197,7 @@ def _settled(scene: Scene) -> None:
 
     if scene.chance.random() < SETTLED_SHARE:
         until(look, "the owner has worked for a while")
-    _busy(scene)
+    busy(scene)
 
 
 def owner(scene: Scene) -> Fault:
@@ -192,11 +205,11 @@ def owner(scene: Scene) -> Fault:
     pid = scene.rig.owner_pid()
     time.sleep(scene.chance.random() * 0.2)
     fault = Fault("owner, at random")
-    _kill(pid)
+    kill(pid)
     return _owner_dies(scene, fault, pid)
 
 
-def _fires(rig: Rig, within_s: float = PATIENCE_S) -> bool:
+def fires(rig: Rig, within_s: float = PATIENCE_S) -> bool:
     """Waits until the failpoint has struck; takes it away where it does not."""
     deadline_s = time.monotonic() + within_s
     while rig.failpoint.exists():
@@ -212,7 +225,7 @@ def owner_at(scene: Scene, point: str, kind: str) -> Fault:
     _settled(scene)
     pid = scene.rig.owner_pid()
     scene.rig.arm(f"{point}:{scene.chance.randint(1, 4)}:{scene.chance.choice(names)}")
-    assert _fires(scene.rig), "the point was never passed"
+    assert fires(scene.rig), "the point was never passed"
     return _owner_dies(scene, Fault(kind), pid)
 
 
@@ -222,25 +235,25 @@ def owner_taking_over(scene: Scene) -> Fault:
     pid = scene.rig.owner_pid()
     scene.rig.arm(f"{scene.chance.choice(['before_commit', 'after_commit'])}:1:NewBoot")
     fault = Fault("owner, again while taking over")
-    _kill(pid)
-    assert _fires(scene.rig), "nobody took over"
+    kill(pid)
+    assert fires(scene.rig), "nobody took over"
     return _owner_dies(scene, fault, pid)
 
 
 def owner_reaping(scene: Scene) -> Fault:
     """A worker is killed, and the owner while it frees that worker's task."""
     _settled(scene)
-    task, victim = _busy(scene)
+    task, victim = busy(scene)
     pid = scene.rig.owner_pid()
     point = scene.chance.choice(["before_commit", "after_commit"])
     scene.rig.arm(f"{point}:1:{scene.chance.choice(['Reap', 'BuryWorker', 'Register'])}")
     kind = "worker, and the owner as it frees its task"
-    fault = Fault(kind, victims=_victims([task]), workers={victim["id"]})
-    _kill(victim["pid"])
+    fault = Fault(kind, victims=victims_of([task]), workers={victim["id"]})
+    kill(victim["pid"])
     # The task may have ended just before: then there was nothing to free.
-    if _fires(scene.rig, 5.0):
+    if fires(scene.rig, 5.0):
         return _owner_dies(scene, fault, pid)
-    return _recovered(scene, fault)
+    return recovered(scene, fault)
 
 
 # -- the supervisor, and everybody
@@ -254,39 +267,40 @@ def supervisor(scene: Scene) -> Fault:
     rig.up(scene.size)
     fault.back_s = time.monotonic() - began_s
     # And the new one minds whom it has adopted, also while it does so.
-    then = scene.chance.choice(("worker", "owner", "nobody"))
+    then = scene.chance.choice(("worker", "nobody") if rig.backend.far else ("worker", "owner", "nobody"))
     if then == "worker":
-        task, victim = _busy(scene)
-        fault = Fault("supervisor, then a worker", victims=_victims([task]), workers={victim["id"]})
-        _kill(victim["pid"])
+        task, victim = busy(scene)
+        fault = Fault("supervisor, then a worker", victims=victims_of([task]), workers={victim["id"]})
+        kill(victim["pid"])
     elif then == "owner":
         pid = rig.owner_pid()
         fault = Fault("supervisor, then the owner")
-        _kill(pid)
+        kill(pid)
         return _owner_dies(scene, fault, pid)
-    return _recovered(scene, fault)
+    return recovered(scene, fault)
 
 
 def everybody(scene: Scene) -> Fault:
     rig = scene.rig
-    _busy(scene)
+    busy(scene)
     running = rig.running()
     agents = [pid for task in running for pid in rig.agent_pids(task["id"], task["epoch"])]
     workers = {worker["id"] for worker in rig.workers()}
-    fault = Fault("everything at once", victims=_victims(running), workers=workers)
+    kind = "all workers at once" if rig.backend.far else "everything at once"
+    fault = Fault(kind, victims=victims_of(running), workers=workers)
     rig.kill_supervisor()
     rig.kill_own_processes()
     if scene.chance.random() < 0.5:  # or they are orphans, to be killed by the next owner
         for pid in agents:
-            _kill(pid)
+            kill(pid)
     rig.up(scene.size)
-    return _recovered(scene, fault)
+    return recovered(scene, fault)
 
 
 def lost_answers(scene: Scene) -> Fault:
     fault = Fault("answers lost")
     lose_answers(scene.rig, scene.chance, scene.pieces)
-    return _recovered(scene, fault)
+    return recovered(scene, fault)
 
 
 def _at_point(point: str, kind: str) -> Callable[[Scene], Fault]:
@@ -315,3 +329,5 @@ FAULTS: dict[str, tuple[int, Callable[[Scene], Fault]]] = {
     "lost-answers": (7, lost_answers),
 }
 """Name: (weight, fault)."""
+OF_OWNERS = {"owner", "before-commit", "after-commit", "after-answer", "owner-taking-over", "owner-reaping"}
+"""Those of them that need an owner which the crew's supervisor starts again."""

@@ -57,6 +57,8 @@ def figures(
     of = {True: sum(counts[kind] for kind in cutting), False: len(faults)}
     rows.append(_row("**until a task that was cut off runs again**", of[True], tasks, sum(lost_s.values())))
     rows.append(_row("**until somebody answers again**", of[False] - of[True], others, 0.0))
+    if led := [fault.led_s for fault in faults if fault.led_s is not None]:
+        rows.append(_row("**until another server leads**", len(led), led, 0.0))
     told: dict[str, dict[str, int]] = defaultdict(lambda: {"ok": 0, "failed": 0, "unknown": 0})
     for operation in operations:
         told[operation.kind][operation.outcome] += 1

@@ -9,9 +9,10 @@ import random
 import subprocess
 import time
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
-from rig import LEASE_S, Rig, spec
+from rig import Rig, spec
 from wire import NoAnswer, NotSent, send
 
 from muster.hosts.local_host import LocalHost
@@ -41,15 +42,14 @@ class DeafWorker:
 
     def twice(self, target: str, content: Any) -> Any:
         """The second answer.  The first request may have been carried out or not."""
-        path = self._rig.project.socket
         with contextlib.suppress(NoAnswer, NotSent):
-            send(path, target, content, hang_up_s=self._chance.random() * HANG_UP_S)
+            send(self._place(), target, content, hang_up_s=self._chance.random() * HANG_UP_S)
         return self.once(target, content)
 
     def once(self, target: str, content: Any) -> Any:
         def attempt() -> tuple[int, Any] | None:
             try:
-                status, answer = send(self._rig.project.socket, target, content)
+                status, answer = send(self._place(), target, content)
             except (NoAnswer, NotSent):
                 return None
             return None if status == 503 else (status, answer)
@@ -57,6 +57,9 @@ class DeafWorker:
         status, answer = until(attempt, "the owner answers")
         _expect(status < 300, f"{target} {content} was refused", answer)
         return answer
+
+    def _place(self) -> Path:
+        return self._rig.backend.place(self._chance)
 
     def tell(self, verb: str, content: dict[str, Any]) -> Any:
         return self.twice(f"/worker/v1/{verb}", content)
@@ -116,7 +119,7 @@ def _work(rig: Rig, worker: DeafWorker, job: dict[str, Any], pieces: int) -> Non
     began_s = time.monotonic()
     worker.tell("start", attempt | {"tokenHash": hashlib.sha256(worker.id.encode()).hexdigest()})
     for piece in range(1, pieces + 1):
-        if time.monotonic() - began_s > LEASE_S / 4:
+        if time.monotonic() - began_s > rig.backend.lease_s / 4:
             worker.heartbeat(job["taskId"], job["epoch"])
             began_s = time.monotonic()
         now = time.time()

@@ -1,4 +1,4 @@
-"""A real crew under test: `muster up` in a folder of its own, and hands to hurt it with."""
+"""A real crew under test, in a folder of its own, and hands to hurt it with."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from backends import BACKENDS
+from backends import BACKENDS, SqliteBackend
 
 from muster.client.api import Api
-from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.hosts.local_host import LocalHost
@@ -30,19 +29,14 @@ T = TypeVar("T")
 
 AGENT = Path(__file__).with_name("agent.py")
 CONFIG = """\
-[health]
-heartbeat = "500ms"
-lease = "2s"
-sweep = "200ms"
-[task]
-retries = 50
-losses = 1000
-backoff = {{ first = "50ms", max = "200ms" }}
+{settings}
 [agents.work]
 command = ["{python}", "{agent}", "{folder}", "{pieces}", "{piece_s}"]
 prompt = "none"
 """
-LEASE_S = 2.0
+LEASE_S = SqliteBackend.lease_s
+REPLY_S = 5.0
+"""A server that stands still is not waited for: another one may answer."""
 OPEN = ("PENDING", "ASSIGNED", "RUNNING", "PAUSED", "ABORTED")
 
 
@@ -57,11 +51,21 @@ class Rig:
         self.leftovers: list[int] = []
         """Processes that were there after the crew had ended."""
         config = CONFIG.format(
-            python=sys.executable, agent=AGENT, folder=root, pieces=pieces, piece_s=piece_s
+            settings=self.backend.settings,
+            python=sys.executable,
+            agent=AGENT,
+            folder=root,
+            pieces=pieces,
+            piece_s=piece_s,
         )
         (root / "muster.toml").write_text(config)
-        self.api = Api(Connection(self.project.socket))
+        self._api: Api | None = None
         self._supervisor: subprocess.Popen[bytes] | None = None
+
+    @property
+    def api(self) -> Api:
+        self._api = self._api or Api(self.backend.connect(), reply_s=REPLY_S)
+        return self._api
 
     def environment(self) -> dict[str, str]:
         """Nobody's own settings, wherever this was started from."""
@@ -70,37 +74,21 @@ class Rig:
         return {**kept, "XDG_CONFIG_HOME": nobody, **crashing(self.failpoint)}
 
     def up(self, workers: int = 3) -> None:
-        argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root)]
-        with (self.root / "up.log").open("ab") as log_file:
-            self._supervisor = subprocess.Popen(
-                [*argv, "up", "--workers", str(workers), *self.backend.options],
-                stdout=log_file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=self.environment(),
-            )
+        env = self.environment()
+        self._begin(workers, {**env, **self.backend.begin(env)})
         lock = self.project.supervisor_lock
         until(lambda: holder(lock) == self.supervisor_pid, "the supervisor is there")
         until(self.workers, "the crew is up")
 
     def up_again(self, workers: int) -> None:
         """Without waiting for anything: its store may be halted, and then it ends."""
+        self._begin(workers, None)
+
+    def _begin(self, workers: int, env: Mapping[str, str] | None) -> None:
+        argv = [sys.executable, "-m", "muster.cli.main", "-C", str(self.root), *self.backend.up, str(workers)]
         with (self.root / "up.log").open("ab") as log_file:
             self._supervisor = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "muster.cli.main",
-                    "-C",
-                    str(self.root),
-                    "up",
-                    "--workers",
-                    str(workers),
-                    *self.backend.options,
-                ],
-                stdout=log_file,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+                argv, stdout=log_file, stderr=subprocess.STDOUT, start_new_session=True, env=env
             )
 
     @property
@@ -138,7 +126,8 @@ class Rig:
             os.kill(owner, signal.SIGKILL)
         host.kill_marked([mark])
         self.kill_own_processes()
-        self.api.close()
+        if self._api is not None:
+            self._api.close()
 
     def kill_own_processes(self) -> None:
         for pid in self.crew_pids():

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from client import Client, Operation
 from figures import Figures, figures, unexplained
 from rig import OPEN, Rig, spec
+from shared_faults import SHARED_FAULTS
 from verdict import findings_of, history_of
 
 from faults import FAULTS, Fault, Scene
@@ -24,7 +26,9 @@ PIECES = 6
 PIECE_S = 0.1
 PLAN_TASKS = 12
 PARENTS_MAX = 3
-END_LIMIT_S = 180.0
+END_LIMIT_S = 600.0
+FAULTS_OF = {"sqlite": FAULTS, "postgres": SHARED_FAULTS}
+"""By the name of the store."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,15 +56,20 @@ def random_plan(chance: random.Random) -> list[dict[str, Any]]:
     return tasks
 
 
-def chosen(seed: int, rounds: int) -> list[str]:
+def chosen(seed: int, rounds: int, backend: str = "sqlite") -> list[str]:
     """Which faults, in which order: every kind once where there is room, the others by their weights."""
     chance = random.Random(seed)
-    names = list(FAULTS)
-    weights = [weight for weight, _ in FAULTS.values()]
+    names = list(FAULTS_OF[backend])
+    weights = [weight for weight, _ in FAULTS_OF[backend].values()]
     drawn = chance.choices(names, weights, k=max(0, rounds - len(names)))
-    order = [*names[:rounds], *drawn]
+    order = [*(names if rounds >= len(names) else chance.sample(names, rounds)), *drawn]
     chance.shuffle(order)
     return order
+
+
+def feed(rig: Rig, chance: random.Random) -> None:
+    if len(rig.tasks(*OPEN)) < PLAN_TASKS:
+        rig.add(f"plan{time.time_ns()}", random_plan(chance))
 
 
 def run(
@@ -69,51 +78,67 @@ def run(
     seed: int,
     *,
     backend: str = "sqlite",
+    faults_named: Sequence[str] = (),
     say: Callable[[str], None] = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
 ) -> Report:
+    """`faults_named`: these, instead of those that the seed chooses.  `enough`: no more of them."""
     began_s = time.monotonic()
-    chance = random.Random(seed + 1)
     rig = Rig(root, pieces=PIECES, piece_s=PIECE_S, backend=backend)
-    faults: list[Fault] = []
-    stuck: list[str] = []
-    client: Client | None = None
+    names = faults_named or chosen(seed, rounds, backend)
     try:
-        rig.up(WORKERS)
-        client = Client(rig, seed + 2)
-        scene = Scene(rig, chance, WORKERS, PIECES)
-        for number, name in enumerate(chosen(seed, rounds), 1):
-            if len(rig.tasks(*OPEN)) < PLAN_TASKS:
-                rig.add(f"plan{number}", random_plan(chance))
+        try:
+            rig.up(WORKERS)
+            struck = _strike(rig, takewhile(lambda _: not enough(), names), backend, seed, say)
+        finally:
+            rig.down()
+        took_s = time.monotonic() - began_s
+        return _judged(rig, struck, seed=seed, rounds=len(struck.faults), took_s=took_s)
+    finally:
+        rig.backend.end()
+
+
+class _Struck(NamedTuple):
+    client: Client
+    faults: list[Fault]
+    stuck: list[str]
+    """Why it did not come to the end."""
+
+
+def _strike(rig: Rig, names: Iterable[str], backend: str, seed: int, say: Callable[[str], None]) -> _Struck:
+    chance = random.Random(seed + 1)
+    struck = _Struck(Client(rig, seed + 2), [], [])
+    scene = Scene(rig, chance, WORKERS, PIECES, lambda: feed(rig, chance))
+    try:
+        for number, name in enumerate(names, 1):
+            scene.feed()
             round_s = time.monotonic()
-            faults.append(FAULTS[name][1](scene))
-            say(f"{number:>4} {time.monotonic() - round_s:>6.2f} s  {faults[-1].kind}")
-        client.close()
+            struck.faults.append(FAULTS_OF[backend][name][1](scene))
+            say(f"{number:>4} {time.monotonic() - round_s:>6.2f} s  {struck.faults[-1].kind}")
+        struck.client.close()
         until(lambda: not rig.tasks(*OPEN), "everything is done", END_LIMIT_S)
     except Exception:
-        stuck.append(f"round {len(faults) + 1}: {traceback.format_exc()}")
+        struck.stuck.append(f"round {len(struck.faults) + 1}: {traceback.format_exc()}")
+        say(struck.stuck[0])
     finally:
-        if client is not None:
-            client.close()
-        rig.down()
-    operations = client.operations if client else []
-    history = history_of(rig)
+        struck.client.close()
+    return struck
+
+
+def _judged(rig: Rig, struck: _Struck, **run: Any) -> Report:
+    client, faults, stuck = struck
+    beside = {one for fault in faults for one in fault.beside}
+    history = history_of(rig, beside)
     findings = [
         Finding(promise="L4", says="the crew got over every fault", looked_at=len(faults), violations=stuck),
-        *findings_of(rig, history, operations, pieces=PIECES),
+        *findings_of(rig, history, client.operations, pieces=PIECES, beside=beside),
         unexplained(history, faults),
         Finding(
             promise="500",
             says="no request ran into a bug",
-            looked_at=len(operations),
-            violations=client.problems if client else [],
+            looked_at=len(client.operations),
+            violations=client.problems,
         ),
     ]
-    rig.backend.end()
-    return Report(
-        seed=seed,
-        rounds=rounds,
-        took_s=time.monotonic() - began_s,
-        findings=findings,
-        figures=figures(history, faults, operations, findings),
-        operations=operations,
-    )
+    found = figures(history, faults, client.operations, findings)
+    return Report(findings=findings, figures=found, operations=client.operations, **run)

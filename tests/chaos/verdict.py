@@ -15,13 +15,16 @@ from muster.model.states import TaskStatus
 from muster.testing.promises import CLOCK_SLACK_MS, Deed, Finding, History, all_completed, check
 
 Line = Mapping[str, Any]
+Attempted = tuple[int, int]
+"""(task, epoch)"""
 
 
-def history_of(rig: Rig) -> History:
+def history_of(rig: Rig, beside: Collection[Attempted] = ()) -> History:
+    """Without what attempts `beside` others did, which nobody could have stopped."""
     rows = rig.backend.history()
     deeds = [
         Deed(task_id=d["task"], epoch=d["epoch"], what=str(d["piece"]), at_ms=int(d["at"] * 1000))
-        for d in rig.ledger()
+        for d in counted(rig.ledger(), rows.events, beside)
     ]
     return History(
         tasks=rows.tasks,
@@ -30,6 +33,18 @@ def history_of(rig: Rig) -> History:
         dependencies=rows.dependencies,
         deeds=deeds,
     )
+
+
+def counted(ledger: Iterable[Line], events: Iterable[Event], beside: Collection[Attempted]) -> list[Line]:
+    """Without the deeds of these attempts after their successors were granted."""
+    granted_ms = {(event.task_id, event.epoch): event.at_ms for event in events if event.event == "claimed"}
+
+    def counts(line: Line) -> bool:
+        successor_ms = granted_ms.get((line["task"], line["epoch"] + 1))
+        too_late = successor_ms is not None and line["at"] * 1000 >= successor_ms
+        return not (too_late and (line["task"], line["epoch"]) in beside)
+
+    return [line for line in ledger if counts(line)]
 
 
 def assert_promises(rig: Rig, *, pieces: int) -> History:
@@ -48,10 +63,15 @@ def assert_promises(rig: Rig, *, pieces: int) -> History:
 
 
 def findings_of(
-    rig: Rig, history: History, operations: Collection[Operation], *, pieces: int
+    rig: Rig,
+    history: History,
+    operations: Collection[Operation],
+    *,
+    pieces: int,
+    beside: Collection[Attempted] = (),
 ) -> list[Finding]:
     """All checks of a run whose crew has ended."""
-    deeds = rig.ledger()
+    deeds = counted(rig.ledger(), history.events, beside)
     return [
         *check(history),
         ended(history, operations),
@@ -59,7 +79,12 @@ def findings_of(
         nothing_again(deeds, rig.saved()),
         whole(history, pieces),
         told(history, operations),
+        granted_once(history, rig.ledger()),
         sound(rig.backend),
+        Finding(
+            promise="S7", says="audit verify finds nothing", looked_at=1, violations=rig.backend.unproven()
+        ),
+        fenced_leaders(rig.backend),
         Finding(
             promise="gone",
             says="no process is left",
@@ -157,6 +182,28 @@ def _allowed(op: Operation, was_cancelled: bool) -> list[Counter[str]]:
         return [nothing, once]
     # Cancelling what somebody has cancelled already is ok and changes nothing.
     return [once, nothing] if op.kind == "cancel" and was_cancelled else [once]
+
+
+def granted_once(history: History, deeds: Collection[Line]) -> Finding:
+    """S2: by the ledger alone an attempt is one process, and the store knows all that ever were."""
+    found = Finding(promise="S2", says="epochs only grow", looked_at=len(deeds))
+    known = {(attempt.task_id, attempt.epoch) for attempt in history.attempts}
+    pids: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for deed in deeds:
+        pids[deed["task"], deed["epoch"]].add(deed["pid"])
+    for (task_id, epoch), several in pids.items():
+        if len(several) > 1:
+            found.violations.append(f"task {task_id}: {len(several)} processes had epoch {epoch}")
+        if (task_id, epoch) not in known:
+            found.violations.append(f"task {task_id}: attempt {epoch} has worked, and is not there")
+    return found
+
+
+def fenced_leaders(backend: Backend) -> Finding:
+    looked_at, violations = backend.old_terms()
+    return Finding(
+        promise="S10", says="no write under an old term", looked_at=looked_at, violations=violations
+    )
 
 
 def sound(backend: Backend) -> Finding:

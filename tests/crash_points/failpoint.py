@@ -1,4 +1,4 @@
-"""For crash tests: an owner that kills itself at a named point.
+"""For crash tests: an owner, or a server that shares its store, that kills itself at a named point.
 
 CRASH_POINT_FILE names a file.  Once the file is there, it says where and when: `POINT:HITS` or `POINT:HITS:NAME`.
 At the HITSth passing of POINT the owner removes the file and sends itself SIGKILL; the file may be put there at
@@ -17,8 +17,11 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
+
+from owner_hook import is_shared_server
 
 from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
@@ -66,7 +69,6 @@ def crashing(path: Path) -> dict[str, str]:
 
 def install(path: Path) -> None:
     """Puts the points into this process, before its owner is made."""
-    from muster.app import core
     from muster.web.http import Reply, Request
     from muster.web.routes import Application
 
@@ -83,8 +85,19 @@ def install(path: Path) -> None:
         asyncio.get_running_loop().call_soon(failpoint.at, "after_answer", [name])
         return reply
 
-    core.Engine = engine  # type: ignore[assignment,misc]
+    if is_shared_server():
+        from muster.app import server
+
+        server.Engine = engine  # type: ignore[assignment,misc]
+    else:
+        from muster.app import core
+
+        core.Engine = engine  # type: ignore[assignment,misc]
     Application.answer = then  # type: ignore[method-assign]
+
+
+_NAMES: ContextVar[Collection[str]] = ContextVar("names", default=())
+"""Of the commands that a transaction is about: there may be several at once."""
 
 
 class CrashingEngine(Engine):
@@ -94,12 +107,11 @@ class CrashingEngine(Engine):
         self, store: Store, chance: Chance, policy: Policy, failpoint: Failpoint, *keys: Any
     ) -> None:
         self._failpoint = failpoint
-        self._brink = _Brink(store, failpoint)
-        super().__init__(self._brink, chance, policy, *keys)
+        super().__init__(_Brink(store, failpoint), chance, policy, *keys)
 
     async def apply(self, asked: Sequence[Asked], now: Now) -> Applied:
         names = {type(one.command).__name__ for one in asked}
-        self._brink.names = names
+        _NAMES.set(names)
         applied = await super().apply(asked, now)
         self._failpoint.at("after_commit", names)
         return applied
@@ -111,7 +123,6 @@ class _Brink:
     def __init__(self, store: Store, failpoint: Failpoint) -> None:
         self._store = store
         self._failpoint = failpoint
-        self.names: Collection[str] = ()
 
     @property
     def reads(self) -> Reads:
@@ -120,7 +131,7 @@ class _Brink:
     async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async def to_the_brink(tx: Transaction) -> T:
             done = await work(tx)
-            self._failpoint.at("before_commit", self.names)
+            self._failpoint.at("before_commit", _NAMES.get())
             return done
 
         return await self._store.transact(to_the_brink)

@@ -11,6 +11,8 @@ def in_owner(begin: Callable[[Path], object]) -> None:
     """To be called at the start of Python, by `sitecustomize`; `begin` is told the project's folder."""
     if "muster.app.owner" in sys.orig_argv:
         begin(Path(sys.orig_argv[-1]))
+    elif is_shared_server():
+        begin(Path.cwd())
     elif not {"run", "up"}.isdisjoint(sys.orig_argv):
         from muster.app import owner
 
@@ -21,3 +23,8 @@ def in_owner(begin: Callable[[Path], object]) -> None:
             return run(root)
 
         owner.run_owner = hooked
+
+
+def is_shared_server() -> bool:
+    """Whether this process serves a store that others share."""
+    return {"serve", "--store"}.issubset(sys.orig_argv)

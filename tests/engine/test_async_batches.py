@@ -13,11 +13,13 @@ from engine_rig import TOKEN, W1, FakeClock, FixedChance, complete, enqueue
 from muster.engine.async_batch import CONNECTIONS, TRIES_MAX, WAIT_S_MAX, AsyncBatcher
 from muster.engine.batch import BATCH_COMMANDS_MAX
 from muster.engine.commands import Applied, Engine
+from muster.engine.enqueue import Enqueuer
 from muster.engine.policy import Policy
+from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import CommitUnknown, Contended, MusterError, NotFound, StoreAway, Unavailable
-from muster.model.rows import DEFAULT_WORKSPACE
+from muster.model.rows import DEFAULT_WORKSPACE, Plan
 from muster.model.states import TaskStatus
 from muster.model.task import Now
 from muster.model.views import TaskFilter
@@ -142,6 +144,28 @@ def test_a_batch_that_others_were_in_the_way_of_is_tried_again_as_a_whole() -> N
         assert server.waits == sorted(server.waits) and len(set(server.waits)) == 3
         assert await server.keys() == ["a"] * 5
         assert server.batcher.absences() == 0, "the store was there all the time"
+
+    served(test)
+
+
+def test_what_is_in_the_way_of_one_command_is_in_the_way_of_its_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a row is not what it was when it was read: half of it may be written already."""
+    find_plan, met = Enqueuer.find_plan, list[str]()
+
+    async def changed_meanwhile(enqueuer: Enqueuer, view: View, command: c.Enqueue) -> Plan | None:
+        if command.plan == "p1" and not met:
+            met.append(command.plan)
+            raise Contended("what was read was changed meanwhile; nothing was written")
+        return await find_plan(enqueuer, view, command)
+
+    monkeypatch.setattr(Enqueuer, "find_plan", changed_meanwhile)
+
+    async def test(server: Server) -> None:
+        answers = await server.served.execute_all([enqueue({"a": []}, plan=f"p{n}") for n in range(3)])
+        assert all(isinstance(answer, Enqueued) for answer in answers)
+        assert server.engine.batches == [3, 3] and await server.keys() == ["a"] * 3
 
     served(test)
 

@@ -118,6 +118,21 @@ def test_one_key_is_one_task_though_two_servers_hear_it_at_once(two: Servers) ->
     assert len({one["id"] for one in others}) == 10
 
 
+def test_one_plan_is_one_though_two_servers_hear_of_it_at_once(roomy: Servers) -> None:
+    """Whoever has lost the answer of one asks the other, while the first one is still at it."""
+
+    def add_plan(name: str, number: int) -> int:
+        task = {"title": "t", "key": "t"}
+        with contextlib.closing(roomy.api(roomy.every[number % 2])) as api:
+            return int(api.post("/api/v1/plans", {"plan": name, "source": None, "tasks": [task]})["added"])
+
+    for turn in range(15):
+        added = at_once([lambda n=n, turn=turn: add_plan(f"p{turn}", n) for n in range(6)])  # type: ignore[misc]
+        assert sum(added) == 1
+    with contextlib.closing(roomy.api(roomy.every[0])) as api:
+        assert sorted(plan["name"] for plan in api.get("/api/v1/plans")) == sorted(f"p{n}" for n in range(15))
+
+
 @pytest.mark.promise("S10")
 def test_a_killed_leader_is_replaced_and_its_loops_go_on(two: Servers) -> None:
     leader = two.leader

@@ -42,7 +42,7 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Claimed, Done, Moved, PlanMoved, Pruned, Reconciled
 from muster.model.breaker import PlanDecision
 from muster.model.edits import CancelPlan, EditTask, UpdatePlan
-from muster.model.errors import Conflict, MusterError, NotFound, StoreRewound
+from muster.model.errors import Conflict, Contended, MusterError, NotFound, StoreRewound
 from muster.model.events import COORDINATOR
 from muster.model.machine import TASK_COMMANDS
 from muster.model.plan_sync import SetSync, TakeTicks
@@ -65,6 +65,8 @@ _LED = frozenset({c.Reap, c.ProcessesExited, c.Promote, c.Expire, c.Overdue})
 
 
 V = TypeVar("V")
+_OF_ALL = (StoreRewound, Contended)
+"""Concern the whole batch, whichever command has met them: nothing that it has decided may be written."""
 NOBODYS = 0
 """Stands for the workspace of what concerns them all."""
 ABSENT = -1
@@ -286,8 +288,8 @@ class Engine:
     ) -> Outcome:
         try:
             return await handle(view, command)
-        except StoreRewound:
-            raise  # proved: nothing that this batch has decided may be written
+        except _OF_ALL:
+            raise
         except MusterError as error:
             return error
 
@@ -359,8 +361,8 @@ async def _whose(tx: Transaction, command: Any) -> int:
 def _run(view: View, command: Any) -> Outcome:
     try:
         return moved(view.run(command.task_id, command))
-    except StoreRewound:
-        raise  # as in `_settled`
+    except _OF_ALL:
+        raise
     except MusterError as error:
         return error
 

@@ -24,7 +24,7 @@ from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
 from muster.model.task import Task, TaskFields
 from muster.ports.found_rows import Existing
-from muster.ports.locks import Locks
+from muster.ports.locks import PLANS, Locks, locks
 
 NUMBERED_MAX = 9
 """A tenth task of the same words gets a long one: looking for the next free one would take longer each time."""
@@ -55,7 +55,7 @@ class Enqueuer:
         ticked it.
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
-        found = await self.find_plan(view, command)
+        found = await self._plan_for(view, command)
         known, others = await self._look_up(view, command, found)
         if (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
             known, others = await self._look_up(view, command, found)
@@ -252,6 +252,13 @@ class Enqueuer:
                 f"{self.policy.waiting_max} may; none of the {count} was added",
                 "let the crew catch up (muster status), or raise [task] waiting in muster.toml",
             )
+
+    async def _plan_for(self, view: View, command: c.Enqueue) -> Plan | None:
+        """None where it is a new one, and nobody else adds one meanwhile."""
+        found = await self.find_plan(view, command)
+        if found is None and await view.tx.lock(locks(PLANS)):
+            found = await self.find_plan(view, command)
+        return found
 
     async def find_plan(self, view: View, command: c.Enqueue) -> Plan | None:
         if command.source is not None:
