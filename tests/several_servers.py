@@ -272,9 +272,9 @@ def worker_of(servers: Servers, folder: Path, url: str, settings: str, *words: s
     try:
         yield
     finally:
-        for number in (signal.SIGINT, signal.SIGINT):
-            process.send_signal(number)
-        try:
-            process.wait(PATIENCE_S)
-        finally:
-            process.kill()
+
+        def ended() -> bool:
+            process.send_signal(signal.SIGINT)  # the second one does not wait for what runs
+            return process.poll() is not None
+
+        until(ended, f"the worker in {folder} ends")

@@ -110,6 +110,8 @@ def test_a_long_one_is_read_in_pages_and_from_any_place(postgres_store: str) -> 
         assert b"".join([some async for some in b.pages(key)]) == data
         assert data[1234:].startswith(await b.read_at(key, whole, 1234) or b"none")
         assert await b.read_at(key, "0" * 64, 0) is None
+        await b.put(key, hashlib.sha256(b"other").hexdigest(), 5, lambda at: b"other"[at:])
+        assert await a.found(key) == (len(data), whole), "the first one stays"
         await b.drop(key)
         assert [some async for some in a.pages(key)] == []
 

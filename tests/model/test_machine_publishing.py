@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from machine_makers import NOW, fail, make_attempt, make_task, refusal, run, running
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.retry import RetryPolicy
@@ -75,6 +76,19 @@ def test_nobody_cancels_what_is_being_published() -> None:
     assert run(begun.task, begun.attempt, PUBLISH).events == (), "said twice"
     given_up = run(begun.task, begun.attempt, c.Published(task_id=7, epoch=4, done=False))
     assert run(given_up.task, given_up.attempt, CANCEL).task.status is TaskStatus.CANCELLED
+
+
+@pytest.mark.promise("S11")
+def test_who_has_looked_at_an_older_intent_ends_no_newer_one() -> None:
+    """Of several servers one may look at the branch while another one begins to move it anew."""
+    task, attempt = running(done_epoch=4)
+    first = run(task, attempt, replace(PUBLISH, turn="2" * 40))
+    again = run(first.task, first.attempt, replace(PUBLISH, turn="3" * 40))
+    assert first.attempt is not None and again.attempt is not None
+    looked = c.Published(task_id=7, epoch=4, done=False, intent=first.attempt.intent)
+    assert refusal(again.task, again.attempt, looked) == "being_published"
+    told = run(again.task, again.attempt, replace(looked, intent=again.attempt.intent)).attempt
+    assert told is not None and told.intent == ""
 
 
 @pytest.mark.promise("S18")

@@ -127,10 +127,10 @@ def test_only_who_knows_where_it_stands_moves_a_plans_branch(
     intended: list[tuple[str, str]] = []
 
     def publish(old: str | None, new: str, refused: Exception | None = None) -> Any:
-        async def intend(branch: str, before: str) -> None:
+        async def intend(branch: str, before: str, turn: str) -> None:
             if refused is not None:
                 raise refused
-            intended.append((branch, before))
+            intended.append((branch, before + turn))
 
         return now(desk.publish("p", GitPublish(task_id=7, epoch=1, old=old, new=new), intend))
 

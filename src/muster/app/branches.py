@@ -21,7 +21,13 @@ class LocalBranches:
     def __init__(self, repository: Repository) -> None:
         self._repository = repository
 
-    async def settle(self, branch: str, commit: str, told: Callable[[bool], Awaitable[None]]) -> bool:
+    async def settle(
+        self,
+        branch: str,
+        commit: str,
+        turn: str,  # noqa: ARG002 - the lock is enough
+        told: Callable[[bool], Awaitable[None]],
+    ) -> bool:
         async with held(self._repository) as taken:
             if taken:
                 ref = f"refs/heads/{branch}"

@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from muster.app.branches import held
 from muster.config.project import Project
 from muster.hosts.detached_call import detached_call
@@ -55,34 +57,19 @@ class LocalGit:
                 size=path.stat().st_size,
                 data=read_at(path, asked.offset, PART_BYTES_MAX),
             )
-        repository, branch = self._repository, PlanBranch(self._repository, plan, self._trees)
-        head = repository.run("rev-parse", "HEAD")
-        form, refs = "--format=%(objectname) %(refname)", {}
-        for line in repository.run("for-each-ref", form, kept_refs(plan, key)).splitlines():
-            commit, _, name = line.partition(" ")
-            refs[name] = commit
-        tip, published = branch.tip() or "", branch.published or ""
-        made = self._bundled({head, tip, published, *refs.values()} - {""}, asked.have)
-        return GitPart(
-            repository=True,
-            project=repository.project,
-            prefix=str(repository.prefix),
-            head=head,
-            tip=tip,
-            published=published,
-            refs=refs,
-            bundle="" if made is None else made.name,
-            sha256="" if made is None else sha256_of(made),
-            size=0 if made is None else made.stat().st_size,
-            data=b"" if made is None else read_at(made, 0, PART_BYTES_MAX),
-        )
+        told = standing(PlanBranch(self._repository, plan, self._trees), key)
+        made = self._bundled(commits_of(told), asked.have)
+        if made is None:
+            return told
+        size, data = made.stat().st_size, read_at(made, 0, PART_BYTES_MAX)
+        return replace(told, bundle=made.name, sha256=sha256_of(made), size=size, data=data)
 
     def _bundled(self, wanted: set[str], have: tuple[str, ...]) -> Path | None:
         """None where they have all of it."""
         told = "\n".join([*sorted(wanted), "", *sorted(have)])
         path = self._out / hashlib.sha256(told.encode()).hexdigest()
         with self._lock:
-            _make_room(self._out)
+            make_room(self._out)
             if path.exists():
                 os.utime(path)
                 return path
@@ -95,11 +82,11 @@ class LocalGit:
         tree = Worktree(self._repository, self._trees / str(part.task_id), plan, key, part.epoch)
         path = self._in / f"{part.task_id}-{part.epoch}-{part.sha256}"
         with self._lock:
-            if not part.size or self._has(part):
+            if not part.size or has(self._repository, part):
                 path.unlink(missing_ok=True)
                 self._settle(tree, part)
                 return GitReceived(received=part.size, whole=True)
-            _make_room(self._in)
+            make_room(self._in)
             with path.open("ab") as file:
                 there = file.tell()
                 if part.offset != there:
@@ -121,70 +108,104 @@ class LocalGit:
             self._settle(tree, part)
             return GitReceived(received=part.size, whole=True)
 
-    def _has(self, part: GitSend) -> bool:
-        """Whether an earlier answer was lost."""
-        names = [part.base, part.kept, *filter(None, [part.merged])]
-        if any(self._repository.commit_of(name) is None for name in names):
-            return False
-        asked = self._repository.ask("rev-list", "--objects", "--quiet", *names, "--not", "--all")
-        return asked.returncode == 0
-
     def _settle(self, tree: Worktree, part: GitSend) -> None:
         """Raises BadInput where commits lack something."""
-        if not self._has(part):
-            raise BadInput("the bundle lacks some of its commits; nothing was kept", "send it again")
-        repository = self._repository
-        with repository.locked():
-            base, kept = tree.base, tree.kept
-            if repository.commit_of(base) not in (None, part.base):
-                own = own_refs(tree.plan, tree.key, tree.epoch, part.task_id)
-                base, kept = own.base, own.kept
-            repository.run("update-ref", base, part.base)
-            tree.put(kept, part.kept)
-            if part.merged is not None:  # until the branch has it, git might take it for rubbish
-                repository.run("update-ref", _merged_ref(part), part.merged)
-            if part.branch and repository.checked_out(tree.branch) is None:
-                repository.run("update-ref", tree.head, part.kept)
+        refuse_half(self._repository, part)
+        with self._repository.locked():
+            put_refs(tree, part, _merged_ref(part))
 
     async def publish(
-        self, plan: str, asked: GitPublish, intend: Callable[[str, str], Awaitable[None]]
+        self, plan: str, asked: GitPublish, intend: Callable[[str, str, str], Awaitable[None]]
     ) -> GitMoved:
         branch = PlanBranch(self._repository, plan, self._trees)
         try:
             async with held(self._repository) as taken:
                 if not taken:
                     return GitMoved(moved=False)
-                refused = await detached_call(self._look, branch, asked)
+                refused = await detached_call(refusal, branch, asked)
                 if refused is not None:
                     return refused
-                await intend(branch.name, asked.old or "0" * len(asked.new))
+                await intend(branch.name, asked.old or "0" * len(asked.new), "")
                 await detached_call(branch.move, asked.old, asked.new)
                 await detached_call(self._repository.run, "update-ref", "-d", _merged_ref(asked))
                 return GitMoved(moved=True)
         except GitFailed as error:
             return GitMoved(moved=False, why=error.message, hint=error.hint)
 
-    def _look(self, branch: PlanBranch, asked: GitPublish) -> GitMoved | None:
-        """What is answered instead of moving it; None: it may be moved."""
-        repository = self._repository
-        tip = branch.tip()
-        if tip == asked.new:
-            return GitMoved(moved=True)  # the answer was lost
-        if tip != asked.old:
-            return GitMoved(moved=False)
-        if repository.commit_of(asked.new) is None:
-            raise Unavailable(f"commit {asked.new[:12]} is not here", "send it again")
-        if asked.old is not None and not repository.is_ancestor(asked.old, asked.new):
-            return GitMoved(moved=False, why=f"{asked.new[:12]} leaves out what branch {branch.name} has")
-        branch.refuse_checked_out()
-        return None
+
+def standing(branch: PlanBranch, key: str) -> GitPart:
+    """Where the plan and this task of it stand; no bundle yet.  Raises GitFailed."""
+    repository = branch.repository
+    form, refs = "--format=%(objectname) %(refname)", {}
+    for line in repository.run("for-each-ref", form, kept_refs(branch.plan, key)).splitlines():
+        commit, _, name = line.partition(" ")
+        refs[name] = commit
+    return GitPart(
+        repository=True,
+        project=repository.project,
+        prefix=str(repository.prefix),
+        head=repository.run("rev-parse", "HEAD"),
+        tip=branch.tip() or "",
+        published=branch.published or "",
+        refs=refs,
+    )
+
+
+def commits_of(part: GitPart) -> set[str]:
+    return {part.head, part.tip, part.published, *part.refs.values()} - {""}
+
+
+def has(repository: Repository, part: GitSend) -> bool:
+    """Whether all that it names is there: an earlier answer was lost."""
+    names = [part.base, part.kept, *filter(None, [part.merged])]
+    if any(repository.commit_of(name) is None for name in names):
+        return False
+    asked = repository.ask("rev-list", "--objects", "--quiet", *names, "--not", "--all")
+    return asked.returncode == 0
+
+
+def refuse_half(repository: Repository, part: GitSend) -> None:
+    """Raises BadInput where commits lack something."""
+    if not has(repository, part):
+        raise BadInput("the bundle lacks some of its commits; nothing was kept", "send it again")
+
+
+def put_refs(tree: Worktree, part: GitSend, merged: str) -> None:
+    """What the attempt has left stands behind its refs; `merged` is that of what its branch is to move to."""
+    repository = tree.repository
+    base, kept = tree.base, tree.kept
+    if repository.commit_of(base) not in (None, part.base):
+        own = own_refs(tree.plan, tree.key, tree.epoch, part.task_id)
+        base, kept = own.base, own.kept
+    repository.run("update-ref", base, part.base)
+    tree.put(kept, part.kept)
+    if part.merged is not None:  # until the branch has it, git might take it for rubbish
+        repository.run("update-ref", merged, part.merged)
+    if part.branch and repository.checked_out(tree.branch) is None:
+        repository.run("update-ref", tree.head, part.kept)
+
+
+def refusal(branch: PlanBranch, asked: GitPublish) -> GitMoved | None:
+    """What is answered instead of moving it; None: it may be moved."""
+    repository = branch.repository
+    tip = branch.tip()
+    if tip == asked.new:
+        return GitMoved(moved=True)  # the answer was lost
+    if tip != asked.old:
+        return GitMoved(moved=False)
+    if repository.commit_of(asked.new) is None:
+        raise Unavailable(f"commit {asked.new[:12]} is not here", "send it again")
+    if asked.old is not None and not repository.is_ancestor(asked.old, asked.new):
+        return GitMoved(moved=False, why=f"{asked.new[:12]} leaves out what branch {branch.name} has")
+    branch.refuse_checked_out()
+    return None
 
 
 def _merged_ref(asked: AttemptCommand) -> str:
     return f"refs/muster-merged/{asked.task_id}-{asked.epoch}"
 
 
-def _make_room(folder: Path) -> None:
+def make_room(folder: Path) -> None:
     """Whatever was left there long ago is of nobody."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in folder.iterdir():

@@ -21,6 +21,7 @@ from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, signer_of
 from muster.app.parts import make_state_dir
 from muster.app.runtime import runtime_of
+from muster.app.shared_git import SharedGit, refuse_without
 from muster.app.shared_store import refuse_own_store, store_url
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -51,16 +52,20 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Rec
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import Join
 from muster.model.errors import (
+    BadConfig,
+    BeingPublished,
     Conflict,
     Forbidden,
     MusterError,
     StoreAway,
     StoreFault,
+    Unavailable,
 )
 from muster.model.numbers import ATTEMPT_ARTIFACTS_BYTES_MAX
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
+from muster.model.task import Attempt
 from muster.model.webhooks import sealed_for
 from muster.outbound.webhook_post import WebhookPost
 from muster.ports.host import ProcessId
@@ -82,7 +87,6 @@ class Server:
     """Everything that stands around it; use `async with`."""
 
     long_lived = True
-    far_git = None
 
     def __init__(self, project: Project, config: Config) -> None:
         self._project, self._config = project, config
@@ -97,6 +101,7 @@ class Server:
         self.first_event_id = 0
         self.first = False
         """No server has had this store before."""
+        self.far_git: SharedGit | None = None
         self._reaper: Reaper | None = None
         self._services: Sequence[Service] = ()
         self._stack = contextlib.AsyncExitStack()
@@ -129,6 +134,7 @@ class Server:
             joined = await self.batcher.execute(keys)
             assert isinstance(joined, Joined)
             self.first = joined.first
+            await self._take_git()
             replace_plain(project.store_file, without_password(url).encode())
             self.first_event_id = await self.store.reads.last_event_id()
             self._led = Leader(
@@ -144,6 +150,28 @@ class Server:
             self._stack = stack.pop_all()
         return self
 
+    async def _take_git(self) -> None:
+        """Raises BadConfig for another repository than that of the other servers."""
+        git = self._config.git
+        if not (git.remote and git.worktrees):
+            await refuse_without(self.store)
+            return
+        self.far_git = SharedGit(self._project, git.remote, self.store, self._files)
+        try:
+            await self.far_git.begin()
+        except BadConfig:
+            raise
+        except Unavailable as error:
+            log.warning("tasks wait for the repository: %s", error)
+
+    async def _was_published(self, attempt: Attempt) -> bool:
+        """As the reaper asks.  Raises BeingPublished while nobody can tell: nobody else gets the task."""
+        intents = Intents(self.batcher, self.store.reads, self.clock, self.far_git)
+        try:
+            return await intents.decide(attempt) or False
+        except Unavailable as error:
+            raise BeingPublished(f"it waits to know what was published: {error}") from error
+
     async def __aexit__(self, *_: object) -> None:
         await self._led.give_up()
         await self._stack.aclose()
@@ -158,7 +186,9 @@ class Server:
             return Backend(
                 workspace_id=workspace_id,
                 of=of,
-                engine=Intents(self.batcher.of(workspace_id), reads, self.clock, None),
+                engine=Intents(
+                    self.batcher.of(workspace_id), reads, self.clock, self._branches(workspace_id)
+                ),
                 reads=reads,
                 queries=Queries(reads, self.clock, self._policy, crew_up=True, left=all_left),
                 wakeups=self.runtime.wakeups,
@@ -167,6 +197,9 @@ class Server:
             )
 
         return of(DEFAULT_WORKSPACE)
+
+    def _branches(self, workspace_id: int) -> SharedGit | None:
+        return self.far_git if workspace_id == DEFAULT_WORKSPACE else None
 
     async def lead(self) -> None:
         """Runs the coordinator's loops whenever no other server does."""
@@ -199,6 +232,7 @@ class Server:
             interval_s=health.sweep_s,
             led_since_ms=led_since_ms,
             absences=self.batcher.absences,
+            was_published=self._was_published,
         )
         log_turns = (self._config.log.bytes_max, self._config.log.keep)
         led = coordinator(
@@ -313,7 +347,12 @@ class Server:
         if not self.term:
             self.runtime.suspect(DEFAULT_WORKSPACE)
 
-    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:  # noqa: ARG002 - it has no file
+    async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
+        if rewrite:
+            raise Forbidden(
+                f"no server that shares its store has a plan's file; no box of {plan} was ticked",
+                "muster plan tick FILE.md ticks those of your own copy",
+            )
         return BoxesTicked(plan=plan, waits="")
 
     async def untaken(self, plan: str) -> tuple[Difference, ...]:  # noqa: ARG002
@@ -328,7 +367,7 @@ class Server:
     ) -> PlanSynced:
         raise Forbidden(
             f"no server that shares its store follows a plan's file; {plan} was not changed",
-            "muster plan add FILE sends what has changed in it",
+            "muster plan add FILE --update sends what has changed in it, muster plan tick FILE ticks its boxes",
         )
 
 

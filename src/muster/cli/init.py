@@ -95,6 +95,7 @@ CONFIG = """\
 #author = "Crew <crew@example.org>"   # of Muster's commits
 #max_file = "100MB"   # a larger file is published once you have accepted it
 #droppings = ["dist"]   # ignored files that nobody misses, beside caches and dependencies
+#remote = "git@git.example.org:team/site.git"   # of servers that share a store, for the work of their tasks
 #forge = "https://git.example.org/api/v1"   # for `muster pr`, where the remote does not say it
 
 [retention]

@@ -99,7 +99,8 @@ def _add_named(verbs: Any) -> None:
             ),
             "tick": (
                 lambda args: plan_sync.tick(args, _named),
-                "tick the box of each task that is done, also one that was cleared",
+                "tick the box of each task that is done, also one that was cleared; of a server elsewhere in "
+                "your own copy, where you name a file",
             ),
             "pause": (_pause, "hand out no more of its tasks; running ones finish"),
             "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),

@@ -10,7 +10,12 @@ from muster.cli.fields import add_fields, answer, print_one
 from muster.cli.output import Screen, clean, shell_word
 from muster.client.api import Api, plan_path
 from muster.model.json_value import Json
+from muster.model.states import TaskStatus
 from muster.model.wording import counted
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NAMED_MAX = 5
 Named = Callable[[Context, str], str]
@@ -83,10 +88,39 @@ def status_of(plan: str) -> str:
 
 
 def tick(args: argparse.Namespace, named: Named) -> int:
+    from pathlib import Path
+
+    file = Path(args.name)
     with connect(args) as context:
-        name = named(context, args.name)
-        done: Json = context.post(plan_path(name, "boxes"))
+        if context.here is None and file.suffix == ".md" and file.is_file():
+            name, done = _own_boxes(context, file)
+        else:
+            name = named(context, args.name)
+            done = context.post(plan_path(name, "boxes"))
     return answer(args, done, f"{clean(name)}  {_boxes(done) or 'every box is as its task'}")
+
+
+def _own_boxes(context: Context, file: Path) -> tuple[str, Json]:
+    """Ticks the caller's own copy of a plan that a server has no file of.  Raises BadPlan, NotFound."""
+    from muster.plans.files import LocalPlanFiles, read_plan
+
+    name = read_plan(file).name
+    tasks = {task["box"]: task for task in context.api.get(plan_path(name, "tasks"))}
+    done = {box for box, task in tasks.items() if _is_done(task)}
+    files = LocalPlanFiles()
+    files.tick(str(file.resolve()), done)
+    differ = [
+        box
+        for box, ticked in files.boxes(str(file.resolve())).items()
+        if box in tasks and ticked != (box in done)
+    ]
+    return name, {"plan": name, "waits": "", "differ": differ}
+
+
+def _is_done(task: Json) -> bool:
+    """Also where it was put away since."""
+    archived = task["status"] == TaskStatus.ARCHIVED and not task["error"]
+    return archived or bool(task["status"] == TaskStatus.COMPLETED)
 
 
 def tick_boxes(api: Api, name: str) -> str:

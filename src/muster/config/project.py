@@ -111,6 +111,8 @@ class Project:
     """Commits on their way to and from workers of other hosts."""
     far_repository_dir = _Below("repository")
     """The part of a server's repository that workers here have."""
+    mirror_dir = _Below("mirror")
+    """Of a server that shares its store: its copy of the repository."""
     owed_dir = _Below("owed")
     """Work that the server has yet to be sent."""
 

@@ -27,6 +27,7 @@ from muster.config.values import (
     read_one_of,
     read_pattern,
     read_prompt,
+    read_remote,
     read_runtime_url,
     read_secret_names,
     read_size,
@@ -300,6 +301,9 @@ class Git(Section, frozen=True, kw_only=True):
     )
     droppings: tuple[str, ...] = setting(
         (), "droppings", read_texts, "more names of ignored files and folders that nobody misses, like `dist`"
+    )
+    remote: str = setting(
+        "", "remote", read_remote, "the repository of servers that share a store, by an address of git's"
     )
     forge: str = setting(
         "",

@@ -85,6 +85,20 @@ def read_store(key: str, value: object) -> str:
     return text
 
 
+def read_remote(key: str, value: object) -> str:
+    text = read_text(key, value)
+    if has_password(text):
+        # Not repeated.
+        fail(key, "holds a password", "let git find it: a credential helper, or a key for ssh")
+    if text.startswith("-"):
+        fail(
+            key,
+            f"{text!r} is no address of a repository",
+            'write it like "git@git.example.org:team/site.git"',
+        )
+    return text
+
+
 def without_password(url: str) -> str:
     """As it may be shown."""
     before, at, host = url.rpartition("@")

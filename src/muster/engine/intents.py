@@ -75,19 +75,25 @@ class Intents:
 
     async def settle(self, attempt: Attempt) -> bool:
         """Ends an attempt whose work the branch has; False where it has not, or where nobody could ask."""
+        try:
+            return await self.decide(attempt) or False
+        except (Conflict, Unavailable):
+            return False  # it has ended meanwhile, or git cannot say: the next attempt finds out
+
+    async def decide(self, attempt: Attempt) -> bool | None:
+        """As `settle`; None: nobody could ask.  Raises Conflict where it has ended meanwhile, Unavailable."""
         if self._branches is None or not attempt.intent:
-            return False
-        branch, _, commit = attempt.intent.split(" ")
-        completed = False
+            return None
+        branch, _, commit, *turn = attempt.intent.split(" ")
+        completed: bool | None = None
 
         async def told(done: bool) -> None:
             nonlocal completed
-            command = Published(task_id=attempt.task_id, epoch=attempt.epoch, done=done)
+            command = Published(
+                task_id=attempt.task_id, epoch=attempt.epoch, done=done, intent=attempt.intent
+            )
             await self._engine.execute(command)
             completed = done
 
-        try:
-            await self._branches.settle(branch, commit, told)
-        except (Conflict, Unavailable):
-            return False  # it has ended meanwhile, or git cannot say: the next attempt finds out
+        await self._branches.settle(branch, commit, "".join(turn), told)
         return completed

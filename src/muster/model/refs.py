@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+|\.\.+|^[.]+|\.$|(?<=\.)lock$")
 _PART_MAX = 100
-PUBLISHED = "@published"
+_PLAN_BRANCHES = "muster/plan/"
+PUBLISHED, _TURN, _MERGED = "@published", "@turn", "@merged"
 
 
 def ref_part(text: str) -> str:
@@ -22,12 +23,33 @@ def ref_part(text: str) -> str:
 
 def plan_branch(plan: str) -> str:
     """Where the work of a plan's tasks comes together."""
-    return f"muster/plan/{ref_part(plan)}"
+    return f"{_PLAN_BRANCHES}{ref_part(plan)}"
 
 
 def published_ref(plan: str) -> str:
     """What was published last on the branch of a plan.  No task has this name: `ref_part` leaves no @."""
     return f"refs/muster/{ref_part(plan)}/{PUBLISHED}"
+
+
+def turn_of(branch: str) -> str:
+    """Moves on with a plan's branch, in a repository that servers share: an older one moves neither."""
+    return f"refs/muster/{branch.removeprefix(_PLAN_BRANCHES)}/{_TURN}"
+
+
+def merged_ref(plan: str, task_id: int, epoch: int) -> str:
+    """What an attempt is about to move the branch of its plan to, in a repository that servers share."""
+    return f"refs/muster/{ref_part(plan)}/{_MERGED}/{task_id}-{epoch}"
+
+
+def refs_of_plan(plan: str) -> tuple[str, ...]:
+    """All that a plan has itself; names, and what others lie below."""
+    own = f"refs/muster/{ref_part(plan)}"
+    return f"refs/heads/{plan_branch(plan)}", *(f"{own}/{name}" for name in (PUBLISHED, _TURN, _MERGED))
+
+
+def refs_of_task(plan: str, key: str) -> tuple[str, ...]:
+    """All that a task has, as `refs_of_plan`."""
+    return f"refs/heads/{task_branch(plan, key)}", kept_refs(plan, key)
 
 
 def task_branches(plan: str) -> str:

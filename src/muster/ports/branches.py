@@ -7,8 +7,10 @@ from typing import Protocol
 
 
 class Branches(Protocol):
-    async def settle(self, branch: str, commit: str, told: Callable[[bool], Awaitable[None]]) -> bool:
-        """Tells whether the branch has this commit, while nobody can move it.
+    async def settle(
+        self, branch: str, commit: str, turn: str, told: Callable[[bool], Awaitable[None]]
+    ) -> bool:
+        """Tells whether the branch has this commit, while nobody can move it there in this `turn`.
 
         False where somebody kept it to himself for too long, so that nothing was told.  Raises Unavailable.
         """

@@ -18,7 +18,7 @@ class FarGit(Protocol):
         """Raises BadInput for a bundle that is not what it says."""
 
     async def publish(
-        self, plan: str, asked: GitPublish, intend: Callable[[str, str], Awaitable[None]]
+        self, plan: str, asked: GitPublish, intend: Callable[[str, str, str], Awaitable[None]]
     ) -> GitMoved:
-        """`intend(branch, old)` raises where the attempt may not; nobody else moves the branch between it and the
-        move."""
+        """`intend(branch, old, turn)` raises where the attempt may not; nobody else moves the branch from there
+        between it and the move."""

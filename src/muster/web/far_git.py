@@ -48,12 +48,10 @@ async def send(web: Backend, body: GitSend) -> GitReceived:
 async def publish(web: Backend, body: GitPublish) -> GitMoved:
     """Moves the branch of its plan from `old` to `new`, for the attempt that has the task now."""
 
-    async def intend(branch: str, old: str) -> None:
-        await web.engine.execute(
-            c.Publish(
-                task_id=body.task_id, epoch=body.epoch, proof=body.proof, branch=branch, old=old, new=body.new
-            )
-        )
+    async def intend(branch: str, old: str, turn: str) -> None:
+        moves = {"branch": branch, "old": old, "new": body.new, "turn": turn}
+        command = c.Publish(task_id=body.task_id, epoch=body.epoch, proof=body.proof, **moves)
+        await web.engine.execute(command)
 
     plan, _ = await _named(web, body.task_id)
     return await _git(web).publish(plan, body, intend)

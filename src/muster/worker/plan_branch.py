@@ -72,13 +72,17 @@ class PlanBranch(Struct, frozen=True):
 
     def move(self, old: str | None, new: str) -> None:
         """With what is known of it, in one step.  Raises GitFailed where it does not stand at `old` any more."""
+        record = self.record(new)
+        moves = f"update refs/heads/{self.name} {new} {old or '0' * len(new)}\nupdate {self._ref} {record}\n"
+        self.repository.run("update-ref", "--stdin", given=moves)
+
+    def record(self, new: str) -> str:
+        """The object that says what was published: this commit."""
         tag = (
             f"object {new}\ntype commit\ntag {self.name}\ntagger Muster <muster@localhost> 0 +0000\n\n"
             f"{real(self.trees)}\n{self.repository.project}\n"
         )
-        record = self.repository.run("mktag", given=tag)
-        moves = f"update refs/heads/{self.name} {new} {old or '0' * len(new)}\nupdate {self._ref} {record}\n"
-        self.repository.run("update-ref", "--stdin", given=moves)
+        return self.repository.run("mktag", given=tag)
 
     def refuse_checked_out(self) -> None:
         """Raises GitFailed where a person works on it."""

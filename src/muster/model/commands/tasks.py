@@ -369,12 +369,16 @@ class Publish(AttemptCommand, frozen=True, kw_only=True):
     branch: Name
     old: Name
     new: Name
+    turn: Annotated[str, Meta(max_length=64)] = ""
+    """Of the plan, in a repository that servers share: the branch moves in this one, or not at all."""
 
 
 class Published(AttemptCommand, frozen=True, kw_only=True):
-    """The coordinator has looked whether the branch was moved, while nobody could move it."""
+    """Somebody has looked whether the branch was moved, while nobody could move it."""
 
     done: bool
+    intent: Text = ""
+    """What was looked at; another one that is there by now stays.  Empty: whatever is there."""
 
 
 class Fail(Finish, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ def publish(task: Task, facts: Facts, command: c.Publish, now: Now) -> Decision:
     attempt = current(task, facts, command)
     if task.status is not TaskStatus.RUNNING or task.done_epoch is None:
         raise IllegalMove(f"attempt {command.epoch} of task {task.id} has nothing to publish")
-    intent = f"{command.branch} {command.old} {command.new}"
+    intent = f"{command.branch} {command.old} {command.new} {command.turn}".rstrip()
     if attempt.intent == intent:
         return Decision(task)
     after, event = moved(
@@ -46,11 +46,13 @@ def publish(task: Task, facts: Facts, command: c.Publish, now: Now) -> Decision:
 
 
 def published(task: Task, facts: Facts, command: c.Published, now: Now) -> Decision:
-    """By the coordinator, for a worker that does not say how it went."""
+    """For a worker that does not say how it went.  Raises BeingPublished where it has tried again meanwhile."""
     attempt = current(task, facts, command)
     if not attempt.intent:
         return Decision(task)
     if not command.done:
+        if command.intent not in ("", attempt.intent):
+            refuse_while_publishing(task, attempt)
         return Decision(task, replace(attempt, intent=""))
     return completed(task, attempt, _declared(attempt), now, exit_code=None)
 

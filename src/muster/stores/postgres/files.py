@@ -54,16 +54,20 @@ class PostgresFiles:
         *,
         bytes_max: int | None = None,
         keep: Callable[[bytes], bytes] | None = None,
+        first: bool = False,
     ) -> Received:
         """Part by part, whichever server hears them, in the place of an older one once it is whole.
 
         `bytes_max` holds for all of the attempt's files of this kind.  With `keep` the sum is checked, and that
-        of it is kept, as long as it was.  Raises BadInput, TooLarge, and what the store's `transact` does.
+        of it is kept, as long as it was.  `first`: one that is whole already stays.  Raises BadInput, TooLarge,
+        and what the store's `transact` does.
         """
 
         async def work(transaction: PostgresTransaction) -> Received | None:
             session = transaction.session
             await transaction.lock(locks(f"files {key.task_id}"))
+            if first and await session.first("whole_file_to_take", *key) is not None:
+                return Received(part.size, whole=True)
             number, received, whole = await self._begun(session, key, part, bytes_max, session.at_ms)
             if whole:  # an earlier answer was lost
                 return Received(part.size, whole=True)
@@ -120,11 +124,11 @@ class PostgresFiles:
         return True
 
     async def put(self, key: FileKey, sha256: str, size: int, read: Callable[[int], bytes]) -> None:
-        """One that is whole here; `read` gives what is at an offset."""
+        """One that is whole here, where none is; `read` gives what is at an offset."""
         offset = 0
         while True:
             data = await asyncio.to_thread(read, offset)
-            offset, whole = await self.take(key, Part(sha256, size, offset, data))
+            offset, whole = await self.take(key, Part(sha256, size, offset, data), first=True)
             if whole:
                 return
 
@@ -137,7 +141,7 @@ class PostgresFiles:
         found = await self._store.reads.whole_file(*key)
         if found is None:
             return None
-        number, size = found
+        number, size, _ = found
         data = b"".join(data for _, data in await self._store.reads.file_parts(number, 0, size + 1))
         return data if len(data) == size else await self.read(key)
 
@@ -149,6 +153,11 @@ class PostgresFiles:
             for offset, data in rows:
                 at = offset + len(data)
                 yield data
+
+    async def found(self, key: FileKey) -> tuple[int, str] | None:
+        """The length and the sum of the one that is whole."""
+        found = await self._store.reads.whole_file(*key)
+        return found and (found[1], found[2])
 
     async def read_at(self, key: FileKey, sha256: str, offset: int) -> bytes | None:
         """What follows there of the one with this sum: some of it; None where there is none."""

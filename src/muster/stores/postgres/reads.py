@@ -101,10 +101,10 @@ class PostgresReads(StoredReads):
             return await PostgresReads(self._engine, self._query).store_meta(name)
         return await self._one(itemgetter(0), "meta", 0, name)
 
-    async def whole_file(self, task_id: int, epoch: int, kind: str, name: str) -> tuple[int, int] | None:
-        """Its number and its length."""
+    async def whole_file(self, task_id: int, epoch: int, kind: str, name: str) -> tuple[int, int, str] | None:
+        """Its number, its length and the sum that it was announced with."""
         row = await self._first("whole_file", task_id, epoch, kind, name)
-        return (row[0], row[1]) if row else None
+        return (row[0], row[1], row[2]) if row else None
 
     async def file_parts(self, number: int, offset: int, limit: int) -> list[tuple[int, bytes]]:
         """Those from there on."""

@@ -175,6 +175,9 @@ SELECT id FROM gone
 -- name: file
 SELECT id, received, whole FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND sha256 = ?5
 
+-- name: whole_file_to_take
+SELECT id FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND whole = 1
+
 -- name: add_file
 INSERT INTO files (workspace_id, task_id, epoch, kind, name, sha256, size, received, whole, created_at_ms)
 SELECT workspace_id, id, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7 FROM tasks WHERE id = ?1

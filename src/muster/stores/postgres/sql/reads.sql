@@ -128,7 +128,7 @@ SELECT settled_event_id()
 SELECT $clock
 
 -- name: whole_file
-SELECT id, size FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND whole = 1
+SELECT id, size, sha256 FROM files WHERE task_id = ?1 AND epoch = ?2 AND kind = ?3 AND name = ?4 AND whole = 1
 
 -- name: file_part_at
 SELECT p."offset", p.data FROM files f JOIN file_parts p ON p.file_id = f.id
