@@ -17,6 +17,7 @@ from muster.model.errors import StoreRefused
 from muster.model.views import TaskFilter
 from muster.ports.store import Transaction
 from muster.stores.postgres.store import PostgresStore
+from muster_command import run_muster
 from patience import PATIENCE_S, until
 from postgres_databases import USER, at, run_sql
 from real_servers import Running, own_folder, run_postgres, start_postgres
@@ -88,6 +89,8 @@ def test_killed_after_that_the_next_copy_finishes_it(
     before = project.tasks
     project.killed(url, step, when)
     assert "or that was cut off" in refused(url)
+    doctor = run_muster(project.folder, "doctor", "--store", url, "--offline").stdout
+    assert "✗ schema" in doctor and "or that was cut off" in doctor
     assert "was copied" in project("task", "add", "four", code=1)
     assert "the tasks go on in" in project("db", "copy", url)
     assert served(url) == before == project.tasks

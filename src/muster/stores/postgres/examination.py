@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 
 from muster.model.findings import Check
+from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
 from muster.stores.postgres.schema import (
     ENGINE,
@@ -144,6 +145,9 @@ async def _schema(asked: _Asked) -> list[Check]:
     present, newest = await schema_of(asked.plain), newest_schema()
     if present == newest:
         halted = await _halted(asked)
+        if (mark := copy_mark(halted)) is not None:
+            error = mark.error()
+            return [Check("schema", False, error.message, error.hint)]
         if halted is not None:
             fix = "put back what is missing; if that is lost, muster db restored goes on with what is there"
             return [Check("schema", False, f"the store was halted: {halted}", fix)]
