@@ -40,6 +40,7 @@ class ServedOwner:
     term = 1
     leader = ""
     long_lived = True
+    differs = ()
     looked_at_ms = None
     first_event_id = 0
     far_git = None

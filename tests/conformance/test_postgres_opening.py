@@ -144,6 +144,56 @@ def test_events_and_attempts_stand_in_the_partition_of_their_tasks_month(
     }
 
 
+def test_what_came_before_its_partition_was_made_is_moved_there(postgres: str, postgres_store: str) -> None:
+    """A clock that was 60 days ahead while no server had made partitions: its rows stand in the last one."""
+    database = at(postgres, postgres_store.rpartition("/")[2])
+    ahead_ms = 60 * 86_400_000
+    later = run_sql(database, "SELECT to_char(now() AT TIME ZONE 'UTC' + interval '60 days', '_YYYY_MM')")[0][
+        0
+    ]
+    for table in ("events", "attempts"):
+        for months in range(1, 4):
+            name = f"'{table}' || to_char(now() AT TIME ZONE 'UTC' + interval '{months} months', '_YYYY_MM')"
+            run_sql(database, f"DO $$ BEGIN EXECUTE 'DROP TABLE IF EXISTS muster.' || {name}; END $$")
+
+    async def work() -> None:
+        store = await PostgresStore.open(at(postgres_store, database.rpartition("/")[2]))
+        try:
+            here = await store.reads.now(NOW)
+            task_id = first_id(here.wall_ms + ahead_ms) + 7
+            asked = writes(
+                new_tasks=[new_task(task_id)],
+                opened=[make_attempt(task_id, 1)],
+                events=[make_event(task_id, 1)],
+            )
+            await store.transact(lambda tx: tx.of(DEFAULT_WORKSPACE).write(asked, NOW))
+        finally:
+            await store.aclose()
+
+    async def keep_up() -> None:
+        store = await PostgresStore.open(postgres_store)
+        try:
+            with pytest.raises(asyncpg.IntegrityConstraintViolationError):
+                async with store._writers.acquire() as connection:
+                    await connection.execute("DELETE FROM events")
+        finally:
+            await store.aclose()
+
+    where = "SELECT tableoid::regclass::text FROM muster.{} WHERE task_id > 0"
+    with pytest.MonkeyPatch.context() as nobody:
+        nobody.setattr(PostgresStore, "look", nothing_is_made)
+        asyncio.run(work())
+    assert run_sql(database, where.format("events"))[0][0] == "muster.events_later"
+    asyncio.run(keep_up())
+    for table in ("events", "attempts"):
+        assert [row[0] for row in run_sql(database, where.format(table))] == [f"muster.{table}{later}"]
+    assert run_sql(database, "SELECT count(*) FROM muster.events_later")[0][0] == 0
+
+
+async def nothing_is_made(store: PostgresStore) -> None:
+    """As where the servers were away for months."""
+
+
 def test_partitions_are_made_months_ahead(postgres: str, postgres_store: str) -> None:
     database = at(postgres, postgres_store.rpartition("/")[2])
     last = run_sql(database, "SELECT to_char((now() AT TIME ZONE 'UTC') + interval '3 months', '_YYYY_MM')")[
@@ -153,7 +203,6 @@ def test_partitions_are_made_months_ahead(postgres: str, postgres_store: str) ->
 
     async def work() -> None:
         store = await PostgresStore.open(postgres_store)
-        await store.look()
         await store.aclose()
 
     asyncio.run(work())

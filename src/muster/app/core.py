@@ -147,6 +147,7 @@ class Owner:
         self.long_lived = long_lived
         self.listening, self.login = "", True
         self.term, self.leader = 0, ""
+        self.differs: tuple[str, ...] = ()
         self._project = project
         self._config = config
         self._host = LocalHost()

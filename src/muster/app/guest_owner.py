@@ -35,6 +35,10 @@ class GuestOwner:
         return self._owner.term
 
     @property
+    def differs(self) -> tuple[str, ...]:
+        return self._owner.differs
+
+    @property
     def leader(self) -> str:
         return self._owner.leader
 

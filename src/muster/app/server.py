@@ -23,6 +23,7 @@ from muster.app.parts import make_state_dir
 from muster.app.runtime import runtime_of
 from muster.app.shared_git import SharedGit, refuse_without
 from muster.app.shared_store import refuse_own_store, store_url
+from muster.config.keys import shared_settings
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.config.values import without_password
@@ -145,6 +146,7 @@ class Server:
                 named=f"{self._host.hostname}[{os.getpid()}]",
                 elapsed_ms=self.clock.elapsed_ms,
                 absences=self.batcher.absences,
+                settings=shared_settings(config),
             )
             self.runtime.start()
             self._stack = stack.pop_all()
@@ -282,6 +284,10 @@ class Server:
     @property
     def leader(self) -> str:
         return "" if self._led.term else self._led.leader
+
+    @property
+    def differs(self) -> tuple[str, ...]:
+        return self._led.differs
 
     @property
     def cycles(self) -> Mapping[str, Cycles]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 from muster.client.api import Api
 from muster.client.http import Connection, answers
@@ -52,6 +53,7 @@ def of_folder(project: Project, settings: ServeSettings) -> Iterator[Check]:
     if answers(project.socket):
         yield guarded("store", lambda: _store(project, kept))
         yield guarded("leader", lambda: _leader(project, pid))
+        yield guarded("settings", lambda: _settings(project))
     elif pid is None:
         yield Check("server", None, "not running: `muster serve` starts it")
     else:
@@ -84,9 +86,22 @@ def _store(project: Project, url: str) -> Check:
     return Check("store", True, f"{url} answers in {(time.time() - began_s) * 1000:.0f} ms")
 
 
-def _leader(project: Project, pid: int | None) -> Check:
+def _coordinator(project: Project) -> Any:
     with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
-        told = api.get("/api/v1/coordinator/status")
+        return api.get("/api/v1/coordinator/status")
+
+
+def _settings(project: Project) -> Check:
+    """Of this server beside those of the one that leads."""
+    told = _coordinator(project)
+    if not told["differs"]:
+        return Check("settings", True, "no others than those of the server that leads")
+    fix = "give all servers the same: muster config show in the folder of each"
+    return Check("settings", False, f"not those of {told['leader']}: {'; '.join(told['differs'])}", fix)
+
+
+def _leader(project: Project, pid: int | None) -> Check:
+    told = _coordinator(project)
     if told["problem"]:
         return Check("leader", False, told["problem"], "see the log of each server")
     who = f"this server, pid {pid}, term {told['term']}" if told["term"] else told["leader"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -49,6 +50,21 @@ KEYS: tuple[Key, ...] = (
 )
 AGENT_KEYS: tuple[Key, ...] = (*_keys(AgentConfig.settings), *_keys(LIMITS, "limits."))
 """Of `[agents.NAME]`."""
+
+
+OF_ALL_SERVERS = ("agent", "task.", "health.", "budget.", "retention.", "limits.", "webhooks.")
+OF_ALL_AGENTS = (".slots", ".pool", ".heartbeat", ".prompt", ".coordinator_enabled")
+"""What servers of one store have to agree on: who is asked decides by its own."""
+
+
+def shared_settings(config: Config) -> dict[str, str]:
+    """Those, as they would be written in TOML."""
+    return {
+        key: json.dumps(value)
+        for key, value in settings(config)
+        if value is not None
+        and (key.startswith(OF_ALL_SERVERS) or (key.startswith("agents.") and key.endswith(OF_ALL_AGENTS)))
+    }
 
 
 def settings(config: Config) -> Iterator[tuple[str, object]]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.engine.fence import present_term
 from muster.engine.service import Service
@@ -43,6 +43,7 @@ class _Place(Struct, frozen=True):
     named: str = ""
     term: int = 0
     until_ms: int = 0
+    settings: dict[str, str] = field(default_factory=dict)
 
 
 async def lead(views: Views, command: Lead, workers: Workers) -> Led:
@@ -53,7 +54,7 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     place = msgspec.json.decode(told, type=_Place) if told else _Place()
     taken = now_ms < place.until_ms and place.term == await present_term(tx)
     if taken and place.server != command.server:
-        return Led(leader=place.named)
+        return Led(leader=place.named, settings=place.settings)
     if command.give_up:
         if taken:
             await tx.set_store_meta(_LEADER, _text(place, now_ms))
@@ -63,7 +64,7 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
         # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.
         empty = now_ms - place.until_ms > 2 * ASK_S * 1000
         term = await workers.new_leader(views, command.named, unheard=command.unheard or empty)
-    mine = _Place(command.server, command.named, term)
+    mine = _Place(command.server, command.named, term, settings=command.settings)
     await tx.set_store_meta(_LEADER, _text(mine, now_ms + command.lease_ms))
     return Led(term=term, leader=command.named, took=not taken)
 
@@ -111,6 +112,16 @@ async def join(views: Views, command: Join, begin: Callable[[View], Awaitable[No
     return Joined(first=bool(copy))
 
 
+def differing(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
+    """In words."""
+    unset = "not set"
+    return tuple(
+        f"{key} is {here.get(key, unset)} here and {there.get(key, unset)} there"
+        for key in sorted(here.keys() | there.keys())
+        if here.get(key) != there.get(key)
+    )
+
+
 class Leader:
     """Asks for the place again and again, and runs the coordinator's loops while it has it."""
 
@@ -124,11 +135,12 @@ class Leader:
         named: str,
         elapsed_ms: Callable[[], int],
         absences: Callable[[], int],
+        settings: Mapping[str, str],
         lease_s: float = LEASE_S,
     ) -> None:
         """`loops` makes those of a term, which was asked for at a time of `clock`.
 
-        `elapsed_ms` counts suspend.
+        `elapsed_ms` counts suspend.  `settings`: as Lead has them.
         """
         self.clock = clock
         self.term = 0
@@ -136,7 +148,7 @@ class Leader:
         self.leader = ""
         """Who leads, as far as is known."""
         self._engine, self._make = engine, loops
-        self._lead = Lead(server=server, named=named, lease_ms=int(lease_s * 1000))
+        self._lead = Lead(server=server, named=named, lease_ms=int(lease_s * 1000), settings=dict(settings))
         self._trust_ms = int(max(lease_s - MARGIN_S, lease_s / 2) * 1000)
         self._elapsed_ms, self._absences = elapsed_ms, absences
         self._absences_seen = absences()
@@ -144,6 +156,8 @@ class Leader:
         self._running: set[asyncio.Task[None]] = set()
         self.away = ""
         """Why the store has not answered the last time."""
+        self.differs: tuple[str, ...] = ()
+        """Settings that are others than the leader's, each in words."""
 
     async def run(self) -> None:
         """Ends by cancellation, or with the error of a loop that has failed: a bug."""
@@ -179,11 +193,19 @@ class Leader:
         if led.term != self.term:
             await self._stop()
             self.leader = led.leader
+        self._compare(led)
         self._trusted_until_ms = asked_ms + self._trust_ms
         if led.term and not self.term:
             log.info("term %d: this server leads", led.term)
             self.term = led.term
             self._running = {asyncio.create_task(one.run()) for one in self._make(led.term, asked.mono_ms)}
+
+    def _compare(self, led: Led) -> None:
+        """Tells each change once: servers are given other settings one after the other."""
+        differs = differing(self._lead.settings, led.settings) if led.leader and not led.term else ()
+        if differs and differs != self.differs:
+            log.warning("settings are not those of %s, which leads: %s", led.leader, "; ".join(differs))
+        self.differs = differs
 
     def _tell_of(self, problem: str) -> None:
         """Once, not every time."""

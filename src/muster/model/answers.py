@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from muster.model.permissions import Verdicts
 from muster.model.states import AgentStatus, PauseReason, StopAction, TaskStatus
@@ -180,6 +180,8 @@ class Led(Answer, frozen=True, kw_only=True):
     term: int = 0
     leader: str = ""
     """What people know the server by that leads; empty: none does."""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Those of the leader, where that is another server."""
     took: bool = False
     """It leads from now on, and did not before."""
 

@@ -57,6 +57,10 @@ class OwnerActions(Protocol):
         """Which other server leads in its place; empty: it does, or nobody."""
 
     @property
+    def differs(self) -> tuple[str, ...]:
+        """Settings of its own that are not those of the server that leads, each in words."""
+
+    @property
     def cycles(self) -> Mapping[str, Cycles]:
         """Those of the coordinator's loops, by their names."""
 

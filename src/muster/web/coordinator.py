@@ -39,6 +39,8 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
     term: int
     leader: str
     """Which other server of the same store leads; empty: this one does, or nobody."""
+    differs: tuple[str, ...]
+    """Settings of this server that are not those of the one that leads."""
     last_reconcile_at_ms: int | None
     """When the coordinator last looked at all workers and leases."""
     workers: dict[str, int]
@@ -117,6 +119,7 @@ async def status(web: Backend, request: Request) -> Coordinator:
         started_at_ms=web.owner.started_at_ms,
         term=web.owner.term,
         leader=web.owner.leader,
+        differs=web.owner.differs,
         last_reconcile_at_ms=web.owner.looked_at_ms,
         workers={
             str(state): count

@@ -167,6 +167,8 @@ class Lead(Command, frozen=True, kw_only=True):
     named: str
     """What people know it by."""
     lease_ms: int
+    settings: dict[str, str] = field(default_factory=dict)
+    """What it has set of what all servers should have alike."""
     unheard: bool = False
     """The store was away for it: nobody could renew a lease meanwhile."""
     give_up: bool = False

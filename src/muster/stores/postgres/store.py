@@ -64,7 +64,13 @@ class PostgresStore:
             for pool in pools:
                 pool.terminate()
             raise _meant(error) from error
-        return cls(url, *pools)
+        store = cls(url, *pools)
+        try:
+            await store.look()  # it may have been closed for longer than partitions were made ahead
+        except BaseException:
+            await store.aclose()
+            raise
+        return store
 
     async def aclose(self) -> None:
         for pool in (self._writers, self._seers, self._readers):

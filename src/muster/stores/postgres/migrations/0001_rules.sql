@@ -55,10 +55,23 @@ END $$;
 
 -- Events and attempts stand in a partition for each month of their task's number, which tells when it was added
 -- (model.numbers.Ids); older ones, and those of no task, in the first.  They are made months ahead; what comes
--- without one stands in the last, which holds everything else.  `since`: the month that the first ends before, where
--- there is none yet.
+-- without one, as from a clock that was far ahead, stands in the last, until its month is made.  `since`: the month
+-- that the first ends before, where there is none yet.
 CREATE TABLE attempts_later PARTITION OF attempts DEFAULT WITH (fillfactor = 70);
 CREATE TABLE events_later PARTITION OF events DEFAULT;
+CREATE FUNCTION move_strays(parent text, name text, settings text, lower_id bigint, upper_id bigint) RETURNS void
+LANGUAGE plpgsql SET search_path = muster, pg_temp AS $$
+DECLARE later text := parent || '_later';
+BEGIN
+    EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', later);
+    EXECUTE format('ALTER TABLE %I DISABLE TRIGGER USER', later);  -- nothing is deleted: each row is moved
+    EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS)%s', name, parent, settings);
+    EXECUTE format('WITH strays AS (DELETE FROM %I WHERE task_id >= %s AND task_id < %s RETURNING *) '
+                   'INSERT INTO %I SELECT * FROM strays', later, lower_id, upper_id, name);
+    EXECUTE format('ALTER TABLE %I ENABLE TRIGGER USER', later);
+    EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
+                   parent, name, lower_id, upper_id);
+END $$;
 CREATE FUNCTION make_partitions(ahead integer, since timestamp DEFAULT now() AT TIME ZONE 'UTC') RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = muster, pg_temp AS $$
 DECLARE
@@ -70,6 +83,7 @@ DECLARE
     lower_id bigint;
     upper_id bigint;
     name text;
+    strays boolean;
 BEGIN
     PERFORM pg_advisory_xact_lock(1296388948, 2);
     WHILE month <= present + make_interval(months => ahead) LOOP
@@ -83,8 +97,14 @@ BEGIN
             END IF;
             name := parent || to_char(month, '_YYYY_MM');
             CONTINUE WHEN to_regclass(name) IS NOT NULL;
-            EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%s) TO (%s)%s',
-                           name, parent, lower_id, upper_id, settings);
+            EXECUTE format('SELECT EXISTS (SELECT 1 FROM %I WHERE task_id >= %s AND task_id < %s)',
+                           parent || '_later', lower_id, upper_id) INTO strays;
+            IF strays THEN
+                PERFORM move_strays(parent, name, settings, lower_id, upper_id);
+            ELSE
+                EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%s) TO (%s)%s',
+                               name, parent, lower_id, upper_id, settings);
+            END IF;
             EXECUTE format('GRANT SELECT ON %I TO muster_engine', name);
             made := made + 1;
         END LOOP;
@@ -106,7 +126,7 @@ REVOKE UPDATE ON events FROM muster_engine;
 REVOKE DELETE ON seals FROM muster_engine;
 REVOKE INSERT, UPDATE, DELETE ON schema_version FROM muster_engine;
 REVOKE ALL ON event_tally, room, halt, idempotency, schema_version FROM muster_query;
-REVOKE ALL ON FUNCTION make_partitions FROM PUBLIC;
+REVOKE ALL ON FUNCTION make_partitions, move_strays FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION make_partitions TO muster_engine;
 DO $$
 DECLARE own record;
