@@ -243,3 +243,12 @@ def test_of_one_subject_a_message_is_due_after_those_before_it(subject: Subject)
     assert (due(39), due(40)) == ([], ["b", "c", "d"])
     subject.tx("update_webhook", make_webhook(3, disabled="gone"))
     assert due(40) == []
+
+
+def test_no_message_is_tried_again_later_than_a_bound(subject: Subject) -> None:
+    subject.tx("add_webhook", make_webhook(3), "x")
+    times = [("late", 9_000), ("soon", 20), ("sent", None)]
+    subject.tx("add_messages", [make_message(3, name, name, at_ms) for name, at_ms in times])
+    subject.whole("bound_messages", 500)
+    found = {message.message_id: message.next_at_ms for message in subject.read("messages", 3, 10)}
+    assert found == {"late": 500, "soon": 20, "sent": None}

@@ -14,7 +14,7 @@ from muster.model.commands import AppendLog
 from muster.model.errors import BadInput, Conflict, StoreRewound
 from muster.model.rows import Workspace
 from muster.model.states import TaskStatus
-from muster.model.task import Checkpoint
+from muster.model.task import Checkpoint, Now
 from muster.ports.locks import CREW, TERM, TERM_SHARED, Locks, locks, worker_lock
 from muster.ports.store import Transaction
 
@@ -105,7 +105,11 @@ def test_what_is_named_may_be_named_again_and_together(subject: Subject) -> None
 
 
 def test_the_time_of_leases_goes_on_and_is_one_for_all(subject: Subject) -> None:
-    first, second = subject.whole("now", NOW), subject.read("now", NOW)
+
+    async def now(whole: Transaction) -> Now:
+        return whole.now(NOW)
+
+    first, second = subject.ask(subject.store.transact(now)), subject.read("now", NOW)
     assert second.boot_id == first.boot_id
     assert second.mono_ms >= first.mono_ms and second.wall_ms >= first.wall_ms
     if not subject.store.shared:
