@@ -131,6 +131,15 @@ def start_postgres(folder: Path, settings: dict[str, str] | None = None) -> Runn
     return run_postgres(folder, settings)
 
 
+def follow_postgres(leader: Running, folder: Path) -> None:
+    """Makes the cluster of a standby that `run_postgres` starts: it gets what is written to `leader`."""
+    user = _server_user()
+    programs = _postgres_programs(folder, user)
+    _make_enterable(folder, user)
+    argv = [programs / "pg_basebackup", "-d", leader.url.rpartition("/")[0], "-D", folder / "data", "-R"]
+    _run([*argv, "-X", "stream", "-c", "fast", "--no-sync"], folder, user)
+
+
 def run_postgres(folder: Path, settings: dict[str, str] | None = None) -> Running:
     """The server of a cluster that is there, once it takes connections."""
     user = _server_user()

@@ -181,9 +181,9 @@ class FarWorkers:
         with contextlib.closing(self._api()) as api:
             return Api(api._transport, self._own).post(f"/worker/v1/{verb}", content)
 
-    def claim(self, slots: int = 1, wait_s: int = 0) -> list[Any]:
+    def claim(self, slots: int = 1, wait_s: int = 0, request: str = "") -> list[Any]:
         verb = f"claim?wait={wait_s}" if wait_s else "claim"
-        told = self.post(verb, workerId=self.id, requestId=secrets.token_hex(8), slots=slots)
+        told = self.post(verb, workerId=self.id, requestId=request or secrets.token_hex(8), slots=slots)
         found: list[Any] = told["jobs"]
         return found
 

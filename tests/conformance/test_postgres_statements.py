@@ -41,7 +41,7 @@ ITS_OWN = {
     "logs": {"place"},
 }
 """Columns that only PostgreSQL needs."""
-ITS_OWN_TABLES = {"event_tally", "file_parts", "files", "halt", "room", "schema_version"}
+ITS_OWN_TABLES = {"event_tally", "file_parts", "files", "halt", "marks", "room", "schema_version"}
 
 
 def test_both_stores_have_the_same_tables_and_columns(postgres_store: str, tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
+from collections.abc import Sequence
 
 from muster.app.lost import lost_attempts
 from muster.config.project import Project
+from muster.engine.service import PAGE_ROWS
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.hosts.log_file import LogFile
 from muster.hosts.plain_files import replace_plain
 from muster.model.errors import Conflict, NotFound, StoreRefused
 from muster.model.seals import Signer
+from muster.ports.store import Reads
 from muster.stores.sqlite.file import gone
 from muster.stores.sqlite.store import SqliteStore
 
@@ -50,7 +53,7 @@ def require_store(project: Project) -> None:
     if project.shares_store:
         raise Conflict(
             f"the store of {project.folder} is a PostgreSQL database, and this looks at files; nothing was done",
-            "muster db backup copies it; pg_restore puts a copy back",
+            "muster db backup copies it; pg_restore puts a copy back, then: muster db restored",
         )
     if project.store.exists():
         return
@@ -66,3 +69,13 @@ def logged_heads(project: Project) -> list[tuple[int, str]]:
         with contextlib.suppress(FileNotFoundError):
             heads += _HEAD.findall(path.read_bytes())
     return [(int(workspace_id), head.decode()) for workspace_id, head in heads]
+
+
+async def lost_head(heads: Sequence[tuple[int, str]], reads: Reads, signer: Signer) -> str:
+    """The newest of the log's heads that the store does not know, with a proof that it was known."""
+    known, after = set[str](), 0  # of all workspaces
+    while seals := await reads.seals(after, PAGE_ROWS):
+        known.update(seal.head for seal in seals)
+        after = seals[-1].to_id
+    lost = next((head for _, head in reversed(heads) if head not in known), "")
+    return f"{lost} {signer.loss_proof(lost)}" if lost else ""

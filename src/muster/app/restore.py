@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster.app.key import logged_heads, require_store, signer_of
+from muster.app.key import logged_heads, lost_head, require_store, signer_of
 from muster.app.lost import lost_attempts
 from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
@@ -14,15 +14,12 @@ from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.incarnation import PROJECT
 from muster.engine.policy import Policy
-from muster.engine.service import PAGE_ROWS
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.process_tree import PIDS_GLOB
 from muster.model.answers import StoreRestored
 from muster.model.commands import Restored
 from muster.model.errors import Conflict, MusterError, OwnerUnavailable, StoreRefused
-from muster.model.seals import Signer
 from muster.ports.engine import Asked
-from muster.ports.store import Reads
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.copies import CopyReport, examine, write_anew
@@ -113,7 +110,7 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
                 project=new_id() if standing.copied else standing.id,
                 copied=copied,
                 granted=store.granted,
-                lost_head=_lost_head(project, store.reads, signer),
+                lost_head=drive(lost_head(logged_heads(project), store.reads, signer)),
                 missing="; ".join(filter(None, [store.lost, lost_attempts(project, store.reads)])),
             )
             (answer,) = drive(engine.apply([Asked(command, None)], clock.now())).outcomes
@@ -124,16 +121,6 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
             return answer
         finally:
             store.close()
-
-
-def _lost_head(project: Project, reads: Reads, signer: Signer) -> str:
-    """The newest head that the log knows and the store does not, with a proof that it was known."""
-    known, after = set[str](), 0  # of all workspaces
-    while seals := drive(reads.seals(after, PAGE_ROWS)):
-        known.update(seal.head for seal in seals)
-        after = seals[-1].to_id
-    lost = next((head for _, head in reversed(logged_heads(project)) if head not in known), "")
-    return f"{lost} {signer.loss_proof(lost)}" if lost else ""
 
 
 def _forget_processes(project: Project) -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
+from muster.app.away_watch import StoreWatch
 from muster.app.core import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, signer_of
@@ -80,6 +81,7 @@ from muster.web.backend import Backend
 
 log = logging.getLogger(__name__)
 
+LOOKING_S = 10.0
 LOOK_S = 2.0
 """How often it looks whether another server has halted the store."""
 
@@ -121,7 +123,7 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(Lock.take(project.owner_lock).release)
             refuse_own_store(project)
-            self.store = await PostgresStore.open(url)
+            self.store = await PostgresStore.open(url, project.store_witness)
             stack.push_async_callback(self.store.aclose)
             self._files = PostgresFiles(self.store)
             self.signer = signer_of(project)
@@ -208,17 +210,33 @@ class Server:
         await self._led.run()
 
     async def mind_store(self) -> None:
-        """Notices that another server has halted the store, and has its partitions made ahead of time."""
-        stalled = ""
-        while True:
-            try:
-                await self.store.look()
-                stalled = ""
-            except MusterError as error:
-                if str(error) != stalled:
-                    stalled = str(error)
-                    log.warning("%s", error)
-            await asyncio.sleep(LOOK_S)
+        """Notices that the store is halted, behind or away, tells people, and has its partitions made in time."""
+        serve = self._config.serve
+        watch = StoreWatch(
+            f"{self._host.hostname}[{os.getpid()}]",
+            serve.alert,
+            serve.alert_after_s,
+            post=self._post,
+            elapsed_ms=self.clock.elapsed_ms,
+            wall_ms=lambda: self.clock.now().wall_ms,
+        )
+        stalled, looking = "", None
+        try:
+            while True:
+                # One that stands still ends no call: it is not to be waited for here.
+                looking = looking or asyncio.create_task(self.store.look())
+                await asyncio.wait({looking}, timeout=LOOKING_S)
+                problem: MusterError | None = StoreAway("PostgreSQL does not answer", "it is tried again")
+                if looking.done():
+                    problem, looking = _outcome(looking) or self.store.fault, None
+                if problem is not None and str(problem) != stalled:
+                    log.warning("%s", problem)
+                stalled = str(problem or "")
+                await watch.note(problem)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            if looking is not None:
+                looking.cancel()
 
     def _loops(self, term: int, led_since_ms: int) -> Sequence[Service]:
         reads, health = self.store.reads, self._config.health
@@ -375,6 +393,14 @@ class Server:
             f"no server that shares its store follows a plan's file; {plan} was not changed",
             "muster plan add FILE --update sends what has changed in it, muster plan tick FILE ticks its boxes",
         )
+
+
+def _outcome(looking: asyncio.Task[None]) -> MusterError | None:
+    try:
+        looking.result()
+    except MusterError as error:
+        return error
+    return None
 
 
 class NobodyHere:

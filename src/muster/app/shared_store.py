@@ -9,7 +9,7 @@ from pathlib import Path
 
 from muster.config.project import Project
 from muster.config.settings import ServeSettings
-from muster.config.values import STORES
+from muster.config.values import STORES, without_stars
 from muster.hosts.plain_files import read_plain
 from muster.model.errors import BadConfig, Conflict
 from muster.model.findings import Check
@@ -34,6 +34,21 @@ def store_url(settings: ServeSettings) -> str:
             f"{settings.store_file} holds no address", f"write {STORES[0]}USER:PASSWORD@HOST/DATABASE"
         )
     return url
+
+
+def kept_url(project: Project, settings: ServeSettings) -> str:
+    """That of the settings, else the one that this folder's server was started with.  Raises BadConfig."""
+    if url := store_url(settings):
+        return url
+    try:
+        return without_stars(project.store_file.read_text().strip())
+    except FileNotFoundError:
+        error = BadConfig(
+            f"serve.store: where the store of {project.folder} is was not told; nothing was done",
+            "set store or store_file below [serve], or MUSTER_SERVE_STORE",
+        )
+        error.key = "serve.store"
+        raise error from None
 
 
 def _wrong(problem: str, hint: str) -> BadConfig:

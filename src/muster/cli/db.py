@@ -184,16 +184,36 @@ def _migrate(args: argparse.Namespace) -> int:
 
 
 def _restored(args: argparse.Namespace) -> int:
-    from muster.app.restore import restored
+    project = project_of(args)
+    if _shares(project):
+        import asyncio
 
-    done = restored(project_of(args), actor())
+        from muster.app.restore_shared import restored as restored_shared
+        from muster.app.settings import load_config
+
+        done = asyncio.run(restored_shared(project, load_config(project.root).serve, actor()))
+        next_ = "its servers that are up go on by themselves, others with muster serve"
+    else:
+        from muster.app.restore import restored
+
+        done = restored(project, actor())
+        next_ = "muster up, or muster run PLAN.md"
     return answer(
         args,
         {"base": done.base, "missing": done.missing},
         f"restored: attempts are numbered above {done.base} from now on, older ones change nothing",
         *([f"  lost  {clean(done.missing)}"] if done.missing else []),
-        "  next  muster up, or muster run PLAN.md; what was done since the copy is done again",
+        f"  next  {next_}; what was done since the copy is done again",
     )
+
+
+def _shares(project: Project) -> bool:
+    """A server of this folder has shared its store, or is to: `db restored` may come before its first start."""
+    if project.shares_store or project.store.exists():
+        return project.shares_store
+    from muster.app.settings import load_config
+
+    return load_config(project.root).serve.shared
 
 
 def _adopt(args: argparse.Namespace) -> int:

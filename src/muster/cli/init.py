@@ -115,6 +115,8 @@ CONFIG = """\
 #rate = 100              # requests a second of one caller; 0: any number
 #store = "postgresql://USER@HOST/DATABASE" # for several servers; without it the store is a file
 #store_file = "/run/secrets/store" # in place of that: a file that holds the address, with its password
+#alert = "https://alerts.example.com/muster" # is told when that store is away or halted
+#alert_after = "5m"      # how long it may be away before that
 #trusted_hops = 0        # proxies before it that add to X-Forwarded-For who asked them
 
 # Wake-ups, live events and presence over a Valkey: pip install 'musterd[valkey]'.  It may be away at any time.

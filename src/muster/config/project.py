@@ -90,6 +90,8 @@ class Project:
     """Of an OWNER, where there was no terminal to show it on."""
     store_file = _Below("store")
     """The address, without its password, of the store that this folder's server shares with others."""
+    store_witness = _Below("store.witness")
+    """How far that server has come with it."""
     server_file = _Below("server")
     """The URL of the server whose tasks are done here."""
     worker_key_file = _Below("worker.key")

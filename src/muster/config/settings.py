@@ -375,6 +375,15 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         show=lambda url: without_password(url) or None,
     )
     store_file: str = setting("", "store_file", read_text, "file that holds that address, with its password")
+    alert: str = setting(
+        "",
+        "alert",
+        read_text,
+        "address that is told by a POST when that store is away or halted, and when it is back",
+    )
+    alert_after_s: float = setting(
+        300.0, "alert_after", read_duration, "how long it may be away before anybody is told"
+    )
 
     @property
     def shared(self) -> bool:

@@ -13,6 +13,7 @@ import asyncpg
 from muster.model.findings import Check
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
+from muster.stores.postgres.pooling import Addresses
 from muster.stores.postgres.schema import (
     ENGINE,
     OLDEST_SERVER,
@@ -24,7 +25,7 @@ from muster.stores.postgres.schema import (
     schema_of,
 )
 from muster.stores.postgres.statements import for_all, load
-from muster.stores.postgres.store import CLOSING_S, CONNECTING_S, READERS, WRITERS, session_settings
+from muster.stores.postgres.store import CLOSING_S, READERS, WRITERS, session_settings
 
 CONNECTIONS = WRITERS + 2 * READERS
 """Of one server at most."""
@@ -78,7 +79,7 @@ async def examine(url: str) -> list[Check]:
 
 
 async def _connected(url: str, settings: dict[str, str]) -> asyncpg.Connection:
-    return await asyncpg.connect(url, timeout=CONNECTING_S, server_settings=settings)
+    return await Addresses(url).connect(server_settings=settings)
 
 
 def _no_answer(error: Exception) -> Check:

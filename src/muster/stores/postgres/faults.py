@@ -30,6 +30,8 @@ RACES = frozenset(
 )
 """What two may add at the same time, each after a look that found nothing.  Whoever adds
 anything else that may be there once holds it: a second one is a bug, and would come again at each try."""
+LATE = "MU001"
+"""As `mark_commit` says it: the store was halted, or restored, since the transaction began."""
 _FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _DAMAGED = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 _AWAY = (
@@ -61,7 +63,7 @@ def classify(error: BaseException, *, committing: bool = False) -> MusterError |
             return None
         case asyncpg.UniqueViolationError() if error.constraint_name in RACES:
             return Contended(f"another server was faster ({error}); nothing was written", "try again")
-        case asyncpg.PostgresError() if isinstance(error, _CONTENDED):
+        case asyncpg.PostgresError() if isinstance(error, _CONTENDED) or error.sqlstate == LATE:
             return Contended(f"another server was in the way ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _FULL):
             return StoreFull(

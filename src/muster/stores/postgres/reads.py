@@ -9,6 +9,7 @@ import asyncpg
 
 from muster.model.task import Now
 from muster.stores.postgres.faults import classify
+from muster.stores.postgres.pooling import Connections
 from muster.stores.postgres.statements import for_all, for_one, load
 from muster.stores.stored_reads import StoredReads
 
@@ -46,7 +47,7 @@ _STORES_OWN = frozenset(
 class PostgresReads(StoredReads):
     """Of one workspace by the role `muster_query`, which sees its rows only; of all by `muster_engine`."""
 
-    def __init__(self, engine: asyncpg.Pool, query: asyncpg.Pool, workspace_id: int | None = None) -> None:
+    def __init__(self, engine: Connections, query: Connections, workspace_id: int | None = None) -> None:
         self._engine, self._query = engine, query
         self._workspace_id = workspace_id
         self._statements = OF_ALL if workspace_id is None else OF_ONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import asyncpg
 
@@ -24,6 +24,16 @@ STORES_OWN = 0
 """Stands for the workspace of what is the store's own."""
 
 
+class StoreAtBegin(NamedTuple):
+    """What the database says of itself to a transaction that begins: see stores.postgres.marks."""
+
+    halted: str | None
+    """Why nothing may be written."""
+    life: int
+    commits: int
+    """By this server, and this slot of it."""
+
+
 class Session:
     def __init__(self, connection: asyncpg.Connection) -> None:
         self.connection = connection
@@ -34,32 +44,41 @@ class Session:
         """When this transaction began, or got the last of what it holds, by the database's clock."""
         self._held: set[tuple[int, str]] = set()
         """Names of locks, by workspace."""
+        self.wrote = False
+        """Something that is to outlive the transaction."""
+        self.granted = 0
+        """The highest epoch that it has granted."""
 
-    async def begin(self) -> str | None:
-        """Why nothing may be written."""
-        _, self.at_ms, halted = await self.first("begun", *lock_key(STORES_OWN, GRANTS))
-        return halted  # type: ignore[no-any-return]
+    async def begin(self, server: str, slot: int) -> StoreAtBegin:
+        row = await self.first("begun", *lock_key(STORES_OWN, GRANTS), server, slot)
+        self.at_ms = row[1]
+        return StoreAtBegin(*row[2:])
 
     def held_since(self, at_ms: int) -> None:
         self.at_ms = max(self.at_ms, at_ms)  # the database's clock may be set back
 
     async def all(self, name: str, *bindings: Any) -> list[Any]:
-        found: list[Any] = await self.connection.fetch(SQL.by_name[name], *bindings)
+        found: list[Any] = await self.connection.fetch(self._sql(name), *bindings)
         return found
 
     async def first(self, name: str, *bindings: Any) -> Any:
-        return await self.connection.fetchrow(SQL.by_name[name], *bindings)
+        return await self.connection.fetchrow(self._sql(name), *bindings)
 
     async def value(self, name: str, *bindings: Any) -> Any:
-        return await self.connection.fetchval(SQL.by_name[name], *bindings)
+        return await self.connection.fetchval(self._sql(name), *bindings)
 
     async def many(self, name: str, rows: Collection[tuple[Any, ...]]) -> None:
         if rows:
-            await self.connection.executemany(SQL.by_name[name], rows)
+            await self.connection.executemany(self._sql(name), rows)
+
+    def _sql(self, name: str) -> str:
+        self.wrote = self.wrote or name in SQL.writing
+        return SQL.by_name[name]
 
     async def update(self, held: HeldRows[R], changed: Iterable[R]) -> None:
         """Raises Contended where a row is not what it was when it was read."""
         for update, count in held.updates(changed):
+            self.wrote = True
             found = await self.connection.fetch(update.sql, *update.columns)
             if len(found) < count:
                 raise Contended("what was read was changed meanwhile; nothing was written", "try again")

@@ -13,6 +13,7 @@ from muster.stores.sql_files import of_all, of_one
 
 OWN = Path(__file__).with_name("sql")
 _SLOT = re.compile(r"\?(\d*)")
+_WRITES = re.compile(r"\b(INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+(\s+\w+)?\s+SET|mark_events)\b")
 SETTLED = "@settled"
 """In a statement: the last event that nobody can come before any more.  Bound last."""
 
@@ -23,6 +24,8 @@ class Statements(NamedTuple):
     """Those that take the number of a workspace, after what they are asked with."""
     settled: frozenset[str]
     """Those that take the last settled event after that."""
+    writing: frozenset[str]
+    """Those that change rows."""
 
 
 def load(*files: str) -> dict[str, str]:
@@ -43,7 +46,8 @@ def for_all(statements: Mapping[str, str]) -> Statements:
 
 def _numbered(statements: Mapping[str, str], own: frozenset[str]) -> Statements:
     settled = frozenset(name for name, sql in statements.items() if SETTLED in sql)
-    return Statements({name: _marked(sql) for name, sql in statements.items()}, own, settled)
+    writing = frozenset(name for name, sql in statements.items() if _WRITES.search(sql))
+    return Statements({name: _marked(sql) for name, sql in statements.items()}, own, settled, writing)
 
 
 def _marked(sql: str) -> str:

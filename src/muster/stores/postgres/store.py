@@ -12,10 +12,12 @@ from typing import Any, Self, TypeVar
 import asyncpg
 
 from muster.model.answers import BackedUp
-from muster.model.errors import MusterError, StoreFault, StoreRewound
+from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFault, StoreRewound
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
+from muster.stores.postgres.marks import KEPT_DAYS, SLOTS, DatabaseState, Marks
+from muster.stores.postgres.pooling import Addresses, Connections, TryLater
 from muster.stores.postgres.reads import PostgresReads
 from muster.stores.postgres.schema import ENGINE, PARTITIONS_AHEAD, QUERY, SCHEMA, migrate, newest_schema
 from muster.stores.postgres.session import Session
@@ -27,16 +29,16 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-WRITERS, READERS = 4, 4
+WRITERS, READERS = SLOTS - 1, 4
 """Connections of each server: its batches are few, and large."""
 STILL_S = 15
 """A server that says nothing for so long in the middle of a transaction is frozen: what it holds is freed."""
 LOCKED_S = 10
 """Whoever waits longer for what another transaction holds begins anew."""
 CLOSING_S = 5.0
-CONNECTING_S = 10.0
 STATEMENTS_MAX = 1000
 UPKEEP_S = 3600.0
+_DAY_MS = 86_400_000
 
 
 class PostgresStore:
@@ -44,33 +46,40 @@ class PostgresStore:
 
     shared = True
 
-    def __init__(self, url: str, writers: asyncpg.Pool, seers: asyncpg.Pool, readers: asyncpg.Pool) -> None:
-        self._url = url
-        self._writers, self._seers, self._readers = writers, seers, readers
+    def __init__(self, url: str, marks: Marks, *, restoring: bool) -> None:
+        self._url, self._marks, self._restoring = url, marks, restoring
         self._lanes = LanesById()
         self._fault: StoreFault | None = None
         self._upkeep_due_s = 0.0
-        self.reads = PostgresReads(seers, readers)
+        self.lost = ""
+        """What was committed once and is not in the database, in words."""
+        self._writers: Connections
+        self._seers: Connections
+        self.reads: PostgresReads
 
     @classmethod
-    async def open(cls, url: str) -> Self:
-        """Brings the schema up to date, as `migrate`.  Raises StoreAway where there is no server."""
+    async def open(cls, url: str, witness: Path | None = None, *, restoring: bool = False) -> Self:
+        """Brings the schema up to date, as `migrate`.  Raises StoreAway where there is no server.
+
+        `witness`: where this server notes what it has committed; behind that, a database opens for reading.
+        `restoring`: a person takes what is there for the present, and `resume` begins another life with it.
+        """
         await _migrated(url)
-        pools: list[asyncpg.Pool] = []
+        store = cls(url, Marks(witness, notes=not restoring), restoring=restoring)
         try:
-            for role, size in ((ENGINE, WRITERS), (ENGINE, READERS), (QUERY, READERS)):
-                pools.append(await _pool(url, role, size))
-        except BaseException as error:
-            for pool in pools:
-                pool.terminate()
-            raise _meant(error) from error
-        store = cls(url, *pools)
-        try:
+            await store._connect()
             await store.look()  # it may have been closed for longer than partitions were made ahead
         except BaseException:
             await store.aclose()
             raise
         return store
+
+    async def _connect(self) -> None:
+        addresses, retry = Addresses(self._url), TryLater()
+        self._seers = await _pool(addresses, retry, ENGINE, READERS)
+        self._writers = await _pool(addresses, retry, ENGINE, WRITERS, self._greet)
+        self._readers = await _pool(addresses, retry, QUERY, READERS)
+        self.reads = PostgresReads(self._seers, self._readers)
 
     async def aclose(self) -> None:
         for pool in (self._writers, self._seers, self._readers):
@@ -78,45 +87,96 @@ class PostgresStore:
                 await asyncio.wait_for(pool.close(), CLOSING_S)
             except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                 pool.terminate()
+        self._marks.close()
 
     @property
     def fault(self) -> StoreFault | None:
         return self._fault
+
+    @property
+    def granted(self) -> int:
+        """The highest epoch that the database, or this folder's server, knows to have been granted."""
+        return self._marks.epoch
 
     async def migrate(self) -> None:
         await _migrated(self._url)
 
     async def transact(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
         """As in ports.store; at most WRITERS of one server at a time."""
-        if self._fault is not None:
+        if self._fault is not None and not self._restoring:
             raise self._fault
-        committing = False
+        ending = Ending()
         try:
             async with self._writers.acquire() as connection, _undone(connection):
-                await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-                session = Session(connection)
-                halted = await session.begin()
-                if halted is not None:
-                    raise self._halted(halted)
-                result = await work(PostgresTransaction(session, self._lanes))
-                committing = True
-                ended = await connection.execute("COMMIT")
-                assert ended == "COMMIT", "a failed statement was passed over"
-                return result
+                slot = self._marks.take_slot()
+                try:
+                    return await self._transact(connection, slot, ending, work)
+                finally:
+                    self._marks.give_back(slot)
+        except _Behind as behind:
+            await self.look()
+            raise self._fault or Contended(str(behind), "try again") from None
         except Exception as error:
-            if (fault := classify(error, committing=committing)) is not None:
+            if (fault := classify(error, committing=ending.begun)) is not None:
                 raise fault from error
             raise
 
+    async def _transact(
+        self,
+        connection: asyncpg.Connection,
+        slot: int,
+        ending: Ending,
+        work: Callable[[PostgresTransaction], Awaitable[T]],
+    ) -> T:
+        marks = self._marks
+        await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+        session = Session(connection)
+        begun = await session.begin(marks.server, slot)
+        if not self._restoring:
+            if begun.halted is not None:
+                raise self._halted(begun.halted)
+            if not marks.fits(slot, begun.life, begun.commits):
+                raise _Behind("the database is not the one that it was; nothing was written")
+        result = await work(PostgresTransaction(session, self._lanes))
+        if session.wrote and not self._restoring:
+            number = marks.next_number(slot, begun.commits)
+            await ending.commit(connection, marks.last_words(slot, number, session.granted))
+            marks.noted(slot, number, session.granted, session.at_ms)
+        else:
+            await ending.commit(connection, "COMMIT")
+        return result
+
+    async def _greet(self, connection: asyncpg.Connection) -> None:
+        """A connection may lead to another server than the one before: nothing is asked of it until that has come
+        as far."""
+        standing = await self._compare(connection)
+        if standing.halted is None and self._fault is None and not self._restoring:
+            await self._marks.mark(connection, standing)
+
+    async def _compare(self, connection: asyncpg.Connection) -> DatabaseState:
+        """Halts where the database is behind, and goes on where it no longer is: it may be another server's."""
+        standing, missing = await self._marks.look(connection)
+        self.lost = missing
+        if missing and not self._restoring:
+            await connection.execute(_STORE.by_name["halt"], missing, standing.life)
+        if halted := missing or standing.halted:
+            self._halted(halted)
+        elif self._fault is not None:
+            self._fault = None
+            log.warning("the store is not halted any more: work goes on")
+        return standing
+
     async def halt(self, reason: str) -> StoreFault:
         """For every server: each transaction looks first whether it was halted."""
-        found = self._halted(reason)
+        if self._fault is not None:
+            return self._fault
+        fault, life = self._halted(reason), self._marks.life
         try:
             async with self._seers.acquire() as connection:
-                await connection.execute(_STORE.by_name["halt"], reason)
+                await connection.execute(_STORE.by_name["halt"], reason, life)
         except Exception as error:
             log.critical("other servers could not be told that the store is halted: %s", error)
-        return found
+        return fault
 
     def _halted(self, reason: str) -> StoreFault:
         if (mark := copy_mark(reason)) is not None:
@@ -130,16 +190,32 @@ class PostgresStore:
         return self._fault
 
     async def look(self) -> None:
-        """Sees whether another server has halted the store, and makes the partitions of the months to come."""
+        """Sees whether the database is halted, or behind, and makes the partitions of the months to come."""
         try:
             async with self._seers.acquire() as connection:
-                halted = await connection.fetchval(_STORE.by_name["halted"])
-                if halted is not None:
-                    self._halted(halted)
+                await self._compare(connection)
                 now_s = asyncio.get_running_loop().time()
-                if now_s >= self._upkeep_due_s:
+                if now_s >= self._upkeep_due_s and self._fault is None:
                     await connection.execute(_STORE.by_name["make_partitions"], PARTITIONS_AHEAD)
+                    await connection.execute(_STORE.by_name["prune_marks"], KEPT_DAYS * _DAY_MS)
                     self._upkeep_due_s = now_s + UPKEEP_S
+        except Exception as error:
+            raise _meant(error) from error
+
+    async def hold(self, reason: str) -> None:
+        """Nobody writes any more until `resume`: whoever takes an older state for the present begins with it."""
+        try:
+            async with self._seers.acquire() as connection:
+                await connection.execute(_STORE.by_name["halt"], reason, self._marks.life)
+        except Exception as error:
+            raise _meant(error) from error
+
+    async def resume(self) -> None:
+        """Another life of the store begins: every server goes on with what is there."""
+        try:
+            async with self._seers.acquire() as connection, connection.transaction():
+                await connection.execute(_STORE.by_name["begin_life"])
+                await connection.execute(_STORE.by_name["lift_halt"])
         except Exception as error:
             raise _meant(error) from error
 
@@ -171,9 +247,42 @@ _STORE = for_all(load("engine.sql"))
 CHECKS = for_all(load("check.sql")).by_name
 
 
+class _Behind(Exception):
+    """Within a transaction, which is rolled back before it is judged."""
+
+
+class Ending:
+    """The commit of one transaction."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        """From here on nobody can say whether it was written, unless the answer comes."""
+        self._warned = ""
+
+    async def commit(self, connection: asyncpg.Connection, words: str) -> None:
+        """Raises CommitUnknown where a person has ended the wait for a synchronous standby: PostgreSQL says that
+        only by a warning."""
+        self.begun = True
+        connection.add_log_listener(self._hear)
+        try:
+            ended = await connection.execute(words)
+        finally:
+            with contextlib.suppress(asyncpg.InterfaceError):  # it broke
+                connection.remove_log_listener(self._hear)
+        assert ended == "COMMIT", "a failed statement was passed over"
+        if self._warned:
+            raise CommitUnknown(
+                f"what was written may be on one server only ({self._warned})",
+                "ask again: what was written is not written twice",
+            )
+
+    def _hear(self, _: object, message: asyncpg.PostgresLogMessage) -> None:
+        self._warned = str(message)
+
+
 async def _migrated(url: str) -> None:
     try:
-        connection = await asyncpg.connect(url, timeout=CONNECTING_S)
+        connection = await Addresses(url).connect()
         try:
             await migrate(connection)
         finally:
@@ -182,16 +291,26 @@ async def _migrated(url: str) -> None:
         raise _meant(error) from error
 
 
-async def _pool(url: str, role: str, size: int) -> asyncpg.Pool:
-    return await asyncpg.create_pool(
-        url,
+async def _pool(
+    addresses: Addresses,
+    retry: TryLater,
+    role: str,
+    size: int,
+    greet: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
+) -> Connections:
+    async def connect(*_: object, **settings: Any) -> asyncpg.Connection:
+        return await addresses.connect(**settings)
+
+    pool = await asyncpg.create_pool(
+        connect=connect,
+        init=greet,
         min_size=0,
         max_size=size,
-        timeout=CONNECTING_S,
         statement_cache_size=STATEMENTS_MAX,
         reset=_nothing_to_reset,
         server_settings={"role": role, "search_path": SCHEMA, **session_settings()},
     )
+    return Connections(pool, retry)
 
 
 def session_settings() -> dict[str, str]:
@@ -214,6 +333,9 @@ async def _undone(connection: asyncpg.Connection) -> Any:
     """Rolls back where the body raises in the middle of a transaction."""
     try:
         yield
+    except CommitUnknown:
+        connection.terminate()  # the next one waits for the standby
+        raise
     except BaseException:
         try:
             if not connection.is_closed() and connection.is_in_transaction():

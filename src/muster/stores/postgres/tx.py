@@ -212,6 +212,7 @@ class PostgresTx(StoredTx):
         if writes.attempts:
             await session.update(session.attempts, writes.attempts)
         if writes.opened:
+            session.granted = max(session.granted, *(attempt.epoch for attempt in writes.opened))
             opened = [astuple(session.attempts.keep(attempt)) for attempt in writes.opened]
             await self._many("insert_attempt", self._own(opened))
         if writes.events:

@@ -1,30 +1,21 @@
 """What the store has committed, noted beside its files: a lost WAL or an older copy in its place shows (S2).
 
-It is noted after each commit, before that is acknowledged, and not synced: the note may lag behind the store, and
-never leads.  Where it does, commits are missing.  Two slots take turns, so that a torn one leaves the other.
+It is noted after each commit, before that is acknowledged; where the note leads, commits are missing.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import struct
-import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
+from muster.stores.note_file import NoteFile, whole_notes
 from muster.stores.sqlite.statements import load_sql
 
-log = logging.getLogger(__name__)
-
-_SLOT_BYTES = 512
-"""A disk writes so much at once."""
 _FIELDS = struct.Struct("<16sQQQ")
-_RECORD_BYTES = _FIELDS.size + 4
 MADE_SQL = load_sql("store.sql")["made"]
 
 
@@ -62,23 +53,8 @@ def witness_of(store: Path) -> Path:
 
 def last_note(store: Path) -> Made | None:
     """The newest whole record; None where there is none."""
-    try:
-        content = witness_of(store).read_bytes()
-    except OSError:
-        return None
-    slots = (content[at : at + _RECORD_BYTES] for at in (0, _SLOT_BYTES))
-    return max(_whole(slots), key=lambda made: made.commits, default=None)
-
-
-def _whole(slots: Iterable[bytes]) -> Iterable[Made]:
-    for slot in slots:
-        body = slot[: _FIELDS.size]
-        if len(slot) == _RECORD_BYTES and slot[_FIELDS.size :] == _sum(body):
-            yield Made(*_FIELDS.unpack(body))
-
-
-def _sum(body: bytes) -> bytes:
-    return zlib.crc32(body).to_bytes(4)
+    notes = (Made(*_FIELDS.unpack(body)) for body in whole_notes(witness_of(store), _FIELDS.size))
+    return max(notes, key=lambda made: made.commits, default=None)
 
 
 def missing(note: Made | None, store: Made | None) -> str:
@@ -99,19 +75,14 @@ class Witness:
 
     def __init__(self, store: Path, made: Made) -> None:
         """Makes it say what the store holds."""
-        self._fd = os.open(witness_of(store), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = NoteFile(witness_of(store))
         self.settled = made.settled
         for turn in (0, 1):
             self.note(made, turn)
 
     def note(self, made: Made, turn: int | None = None) -> None:
         body = _FIELDS.pack(made.store, made.commits, made.epoch, self.settled)
-        at = _SLOT_BYTES * (made.commits % 2 if turn is None else turn)
-        try:
-            os.pwrite(self._fd, body + _sum(body), at)
-        except OSError as error:
-            # It lags then, as it may.
-            log.debug("the witness could not be written: %s", error)
+        self._file.write(made.commits if turn is None else turn, body)
 
     def close(self) -> None:
-        os.close(self._fd)
+        self._file.close()

@@ -14,6 +14,36 @@ CREATE TABLE halt (
     reason text NOT NULL
 );
 
+-- How far each server has come: what it has acknowledged it remembers, so that a database which is behind that is
+-- noticed (S2).  A server has a new name with each start, and a row for each of its connections, as rows that
+-- several transactions write at one time would make them wait for each other.
+CREATE TABLE marks (
+    server  text NOT NULL,
+    slot    smallint NOT NULL,
+    commits bigint NOT NULL,
+    epoch   bigint NOT NULL,
+    at_ms   bigint NOT NULL,
+    PRIMARY KEY (server, slot)
+) WITH (fillfactor = 30);
+
+-- Which life of the store this is: `muster db restored` begins another one, and what was marked before counts no more.
+CREATE FUNCTION present_life() RETURNS bigint LANGUAGE sql STABLE AS
+    $$ SELECT coalesce((SELECT value::bigint FROM meta WHERE workspace_id = 0 AND name = 'life'), 0) $$;
+
+-- The last words of each transaction that has written: nothing is committed once the store was halted, or by what
+-- was decided on in an earlier life.
+CREATE FUNCTION mark_commit(of_server text, of_slot integer, number bigint, granted bigint, in_life bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO marks AS m (server, slot, commits, epoch, at_ms)
+    VALUES (of_server, of_slot, number, granted, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+        ON CONFLICT (server, slot) DO UPDATE
+       SET commits = greatest(m.commits, excluded.commits), epoch = greatest(m.epoch, excluded.epoch), at_ms = excluded.at_ms;
+    IF EXISTS (SELECT FROM halt) OR present_life() <> in_life THEN
+        RAISE EXCEPTION 'the store was halted, or restored, meanwhile' USING ERRCODE = 'MU001';
+    END IF;
+END $$;
+
 -- So many numbers that nobody is ever given again, growing, the first one not below `lowest`; they are taken
 -- whatever becomes of the transaction, which nobody waits for.
 CREATE FUNCTION take_ids(wanted bigint, lowest bigint) RETURNS bigint LANGUAGE plpgsql AS $$
@@ -120,6 +150,7 @@ SELECT make_partitions(3);
 GRANT USAGE ON SCHEMA muster TO muster_engine, muster_query;
 GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA muster TO muster_engine;
 GRANT SELECT ON ALL TABLES IN SCHEMA muster TO muster_query;
+REVOKE ALL ON marks FROM muster_query;
 GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA muster TO muster_engine;
 GRANT SELECT ON SEQUENCE event_ids TO muster_query;
 REVOKE UPDATE ON events FROM muster_engine;

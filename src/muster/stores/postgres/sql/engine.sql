@@ -5,12 +5,39 @@
 -- beside a FOR UPDATE is worked out before it waits.
 
 -- name: begun
--- What each transaction begins with: a lock that all share (ports.locks.GRANTS), the time, and why nothing may be
--- written.
-SELECT pg_advisory_xact_lock_shared(?1, ?2), $clock, (SELECT reason FROM halt)
+-- What each transaction begins with: a lock that all share (ports.locks.GRANTS), the time, why nothing may be written,
+-- and how far its server has come.
+SELECT pg_advisory_xact_lock_shared(?1, ?2), $clock, (SELECT reason FROM halt), present_life(),
+       coalesce((SELECT commits FROM marks WHERE server = ?3 AND slot = ?4), 0)
 
 -- name: halted
 SELECT reason FROM halt
+
+-- name: standing
+SELECT pg_is_in_recovery(), (SELECT value FROM meta WHERE workspace_id = 0 AND name = 'store'), present_life(), (SELECT reason FROM halt),
+       (SELECT coalesce(max(epoch), 0) FROM marks), $clock
+
+-- name: marks
+-- Of these servers, and of all that were heard within the last hour.
+SELECT server, slot, commits, recent
+  FROM (SELECT *, at_ms >= $clock - 3600000 AS recent FROM marks) m
+ WHERE recent OR server = ANY(?1::text[])
+
+-- name: mark
+SELECT mark_commit(?1, ?2, ?3, ?4, ?5)
+
+-- name: prune_marks
+DELETE FROM marks
+ WHERE server IN (SELECT server FROM marks GROUP BY server
+                  HAVING max(at_ms) < $clock - ?1)
+
+-- name: begin_life
+INSERT INTO meta (workspace_id, name, value)
+VALUES (0, 'life', greatest(present_life() + 1, $clock)::text)
+    ON CONFLICT (workspace_id, name) DO UPDATE SET value = excluded.value
+
+-- name: lift_halt
+DELETE FROM halt
 
 -- name: take_ids
 SELECT take_ids(?1, ?2)
@@ -225,7 +252,8 @@ UPDATE tasks SET next_attempt_at_ms = ?1 + coalesce(retry_backoff_s * 1000 * ?3,
 SELECT make_partitions(?1)
 
 -- name: halt
-INSERT INTO halt (number, reason) VALUES (1, ?1) ON CONFLICT DO NOTHING
+-- Not where it was restored since that was found.
+INSERT INTO halt (number, reason) SELECT 1, ?1 WHERE present_life() = ?2 ON CONFLICT DO NOTHING
 
 -- name: any_pruned
 SELECT EXISTS (SELECT 1 FROM seals WHERE pruned_at_ms IS NOT NULL)

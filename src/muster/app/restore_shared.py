@@ -1,0 +1,63 @@
+"""A person's word on a database that servers share: it is behind what they have acknowledged, and they are to
+go on from there."""
+
+from __future__ import annotations
+
+from muster.app.key import logged_heads, lost_head, signer_of
+from muster.app.server import SharedVault
+from muster.app.shared_store import kept_url
+from muster.config.project import Project
+from muster.config.settings import ServeSettings
+from muster.engine.commands import Engine
+from muster.engine.policy import Policy
+from muster.model.answers import StoreRestored
+from muster.model.commands import Join, Restored
+from muster.model.errors import MusterError, StoreRefused
+from muster.ports.engine import Asked
+from muster.runtimes.chance import SystemChance
+from muster.runtimes.local import SystemClock
+from muster.stores.postgres.store import PostgresStore
+
+INCARNATION_CHARS = 16
+
+
+async def restored(project: Project, settings: ServeSettings, actor: str) -> StoreRestored:
+    """No epoch of before is granted again (S2), and all servers go on with what the database holds.
+
+    Meanwhile nobody writes to it; killed before it has ended, it stays so.  Raises StoreRefused where the
+    database is not sound, or of servers with other keys, StoreAway where it does not answer.
+    """
+    if not project.key_file.exists():
+        raise StoreRefused(
+            f"{project.folder} has no key of that store's servers; nothing was changed",
+            "run it in the folder of one of them, or copy .muster/key and .muster/vault.key from there",
+        )
+    store = await PostgresStore.open(kept_url(project, settings), project.store_witness, restoring=True)
+    try:
+        await store.hold(f"muster db restored was begun by {actor}, and has not ended")
+        if findings := await store.check():
+            raise StoreRefused(
+                f"the database is not sound: {findings[0]}; nothing was changed, and it stays halted",
+                "restore another backup of it",
+            )
+        chance, clock, signer = SystemChance(), SystemClock("restored"), signer_of(project)
+        engine = Engine(store, chance, Policy(), signer.grants())
+        vault_keys = SharedVault(project.vault_key_file).key_names()
+        command = Restored(
+            actor=actor,
+            incarnation=chance.name(INCARNATION_CHARS),
+            granted=store.granted,
+            lost_head=await lost_head(logged_heads(project), store.reads, signer),
+            missing=store.lost,
+        )
+        asked = [Join(seal_key=signer.key_id, vault_keys=vault_keys), command]
+        applied = await engine.apply([Asked(one, None) for one in asked], clock.now())
+        for outcome in applied.outcomes:
+            if isinstance(outcome, MusterError):
+                raise outcome
+        answer = applied.outcomes[-1]
+        assert isinstance(answer, StoreRestored)
+        await store.resume()
+        return answer
+    finally:
+        await store.aclose()
