@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from muster.app.server import Server
+from muster.app.settings import load_config
+from muster.config.project import Project
 from muster.config.values import without_password
 from muster_command import run_muster
 from several_servers import SharedServer
@@ -115,3 +119,14 @@ def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path,
     finally:
         if server.process is not None and server.process.poll() is None:
             server.end(signal.SIGKILL)
+
+
+def test_its_pages_read_what_agents_of_every_kind_say(folder: Path, postgres_store: str) -> None:
+    (folder / "muster.toml").write_text(f'[serve]\nstore = "{postgres_store}"\n')
+
+    async def read() -> list[str]:
+        async with Server(Project(folder), load_config(folder)) as server:
+            said = b'{"type": "assistant", "message": {"content": [{"type": "text", "text": "Done."}]}}'
+            return [entry.text for entry in server.backend().reader("of some worker").entries(said)]
+
+    assert asyncio.run(read()) == ["Done."]

@@ -141,6 +141,22 @@ def test_each_month_of_the_file_has_its_partition(file: Path, url: str, postgres
     assert run_sql(postgres_database, "SELECT muster.make_partitions(3)") == [(0,)], "none is missing"
 
 
+def test_half_a_copy_is_not_taken_for_the_present(file: Path, url: str) -> None:
+    async def work() -> None:
+        with Export.of(file) as export:
+            async with Intake.of(url, rowid=ROWID) as intake:
+                await intake.begin(export.tables(), MARK, KEYS)
+        store = await PostgresStore.open(url, restoring=True)
+        try:
+            for _ in range(2):
+                with pytest.raises(StoreRefused, match="being filled with a copy of /folder on host"):
+                    await store.hold("muster db restored")
+        finally:
+            await store.aclose()
+
+    asyncio.run(work())
+
+
 def test_texts_are_compared_in_one_order_whatever_the_database_has(
     tmp_path: Path, postgres: str, postgres_database: str, url: str
 ) -> None:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from muster.agents.transcript import Reader
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of
-from muster.app.parts import local_trees, make_state_dir, repository_of
+from muster.app.parts import local_trees, make_state_dir, readers_of, repository_of
 from muster.app.plan_reader import PlanReader
 from muster.app.runtime import runtime_of
 from muster.config.identity import copied_error, look, settle
@@ -234,15 +233,10 @@ class Owner:
                 wakeups=self.wakeups,
                 owner=self if local else GuestOwner(self),
                 closing=closing,
-                reader=self._reader_of,
+                reader=readers_of(self._config),
             )
 
         return of(DEFAULT_WORKSPACE)
-
-    def _reader_of(self, agent: str) -> Reader:
-        from muster.app.agents import reader_of  # only for those who look at pages
-
-        return reader_of(self._config, agent)
 
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return self._host.lineage(pid)

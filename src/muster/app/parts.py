@@ -11,6 +11,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from muster.agents.transcript import Reader
 from muster.config.identity import look
 from muster.config.project import Project
 from muster.config.settings import PROJECT_WORKDIR, Config
@@ -28,6 +29,17 @@ from muster.worker.git import Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
+
+
+def readers_of(config: Config) -> Callable[[str], Reader]:
+    """By the agent's name, how its output is shown on a page."""
+
+    def of(agent: str) -> Reader:
+        from muster.app.agents import reader_of  # only for those who look at pages
+
+        return reader_of(config, agent)
+
+    return of
 
 
 def repository_of(config: Config, project: Project) -> Repository | None:

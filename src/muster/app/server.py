@@ -20,7 +20,7 @@ from muster.app.away_watch import StoreWatch
 from muster.app.core import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, signer_of
-from muster.app.parts import make_state_dir
+from muster.app.parts import make_state_dir, readers_of
 from muster.app.runtime import runtime_of
 from muster.app.shared_git import SharedGit, refuse_without
 from muster.app.shared_store import refuse_own_store, store_url
@@ -198,6 +198,7 @@ class Server:
                 wakeups=self.runtime.wakeups,
                 owner=self if workspace_id == DEFAULT_WORKSPACE else GuestOwner(self),
                 closing=closing,
+                reader=readers_of(self._config),
             )
 
         return of(DEFAULT_WORKSPACE)

@@ -203,12 +203,19 @@ class PostgresStore:
             raise _meant(error) from error
 
     async def hold(self, reason: str) -> None:
-        """Nobody writes any more until `resume`: whoever takes an older state for the present begins with it."""
+        """Nobody writes any more until `resume`: whoever takes an older state for the present begins with it.
+
+        Raises StoreRefused where a copy was begun and is not whole: half a store is no state to go on from.
+        """
         try:
             async with self._seers.acquire() as connection:
-                await connection.execute(_STORE.by_name["halt"], reason, self._marks.life)
+                mark = copy_mark((await self._compare(connection)).halted)
+                if mark is None:
+                    await connection.execute(_STORE.by_name["halt"], reason, self._marks.life)
         except Exception as error:
             raise _meant(error) from error
+        if mark is not None:
+            raise mark.error()
 
     async def resume(self) -> None:
         """Another life of the store begins: every server goes on with what is there."""
