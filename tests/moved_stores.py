@@ -29,7 +29,11 @@ real = getattr(owner, name)
 
 def stop():
     if what.isdigit():
-        os.kill(int(what) or os.getpid(), 9)
+        pid = int(what) or os.getpid()
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        # The sessions of a database outlive its postmaster by a moment.
+        for one in (pid, *map(int, children)):
+            os.kill(one, 9)
         return
     pathlib.Path(what, "stopped").touch()
     while not pathlib.Path(what, "go").exists():

@@ -16,8 +16,9 @@ from page_reader import Reader
 from patience import PATIENCE_S
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def browser() -> Iterator[Browser]:
+    """Of the test's own: while one is there its loop runs in this thread, where no other could."""
     try:
         path = browsers.chromium()
     except browsers.NotInstalled as missing:

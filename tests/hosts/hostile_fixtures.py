@@ -13,15 +13,21 @@ from hostile_crowd import HostileCrowd
 from muster.hosts.local_host import adopted_orphans, become_subreaper, reap_zombies
 from muster.hosts.process_table import scan
 from muster.ports.agent import AttemptFolder
+from muster.ports.host import ProcessId
+
+
+def _zombies() -> set[ProcessId]:
+    return {proc.id for proc in scan() if proc.gone and proc.ppid == os.getpid()}
 
 
 @pytest.fixture
 def hostiles(tmp_path: Path) -> Iterator[HostileCrowd]:
     hostiles = HostileCrowd(tmp_path, f"1000.{random.randrange(10**9, 10**10)}")
+    before = _zombies()  # of a test of another kind, in this process
     yield hostiles
     left = hostiles.kill_leftovers()
     assert left == [], "the test left processes alive"
-    assert [proc for proc in scan() if proc.gone and proc.ppid == os.getpid()] == [], "zombies"
+    assert _zombies() - before == set(), "zombies"
 
 
 @pytest.fixture

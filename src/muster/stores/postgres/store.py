@@ -166,6 +166,16 @@ class PostgresStore:
             log.warning("the store is not halted any more: work goes on")
         return standing
 
+    async def _compare_unless_filled(self, connection: asyncpg.Connection) -> DatabaseState:
+        """Raises StoreRefused where a copy that is under way holds the tables."""
+        try:
+            return await self._compare(connection)
+        except asyncpg.LockNotAvailableError:
+            mark = copy_mark(await connection.fetchval(_STORE.by_name["halted"]))
+            if mark is None:
+                raise
+            raise mark.error() from None
+
     async def halt(self, reason: str) -> StoreFault:
         """For every server: each transaction looks first whether it was halted."""
         if self._fault is not None:
@@ -193,9 +203,9 @@ class PostgresStore:
         """Sees whether the database is halted, or behind, and makes the partitions of the months to come."""
         try:
             async with self._seers.acquire() as connection:
-                await self._compare(connection)
+                standing = await self._compare_unless_filled(connection)
                 now_s = asyncio.get_running_loop().time()
-                if now_s >= self._upkeep_due_s and self._fault is None:
+                if now_s >= self._upkeep_due_s and standing.halted is None and self._fault is None:
                     await connection.execute(_STORE.by_name["make_partitions"], PARTITIONS_AHEAD)
                     await connection.execute(_STORE.by_name["prune_marks"], KEPT_DAYS * _DAY_MS)
                     self._upkeep_due_s = now_s + UPKEEP_S
