@@ -14,9 +14,10 @@ from muster.model.errors import StoreAway, StoreFault, StoreRefused
 from muster.model.numbers import first_id
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.ports.store import Transaction
-from muster.stores.postgres.schema import ENGINE, QUERY, newest_schema
+from muster.stores.postgres import schema
+from muster.stores.postgres.schema import ENGINE, QUERY, migrate, newest_schema
 from muster.stores.postgres.store import PostgresStore
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 from postgres_databases import USER, at, run_sql
 from real_servers import free_port
 
@@ -44,6 +45,30 @@ def opened(url: str) -> PostgresStore:
         return store
 
     return asyncio.run(work())
+
+
+def test_one_that_looked_before_another_made_the_schema_does_not_make_it_again(
+    postgres_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has seen that there is none, and waits for the other one's lock.
+
+    The schema is a small one: a session that waits is told of the other's commit early where that is a large one.
+    """
+    monkeypatch.setattr(schema, "_MIGRATIONS", [(1, "CREATE SEQUENCE ids")])
+    url = at(postgres_database, postgres_database.rpartition("/")[2], USER)
+
+    async def work() -> None:
+        first, second = [await asyncpg.connect(url) for _ in range(2)]
+        async with first.transaction():
+            await migrate(first)
+            late = asyncio.create_task(migrate(second))
+            waiting = "SELECT pid FROM pg_locks WHERE NOT granted"
+            await asyncio.to_thread(until, lambda: run_sql(url, waiting), "the second one waits")
+        assert await late == 1
+        for connection in first, second:
+            await connection.close()
+
+    asyncio.run(work())
 
 
 def test_three_servers_that_start_at_once_make_one_store(postgres_database: str) -> None:

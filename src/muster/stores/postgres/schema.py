@@ -15,6 +15,7 @@ ENGINE, QUERY = "muster_engine", "muster_query"
 OLDEST_SERVER = 15
 PARTITIONS_AHEAD = 3
 """Months; see `make_partitions` in the migrations."""
+_VERSIONS = (SCHEMA, "schema_version")
 _LOCK = (1296388948, 0)
 """Held while the schema is brought up to date."""
 
@@ -36,7 +37,10 @@ def newest_schema() -> int:
 
 async def schema_of(connection: asyncpg.Connection) -> int:
     """0 where there is none yet."""
-    if await connection.fetchval("SELECT to_regclass('muster.schema_version')") is None:
+    # `to_regclass` may answer from what this session has seen before another one committed the schema.
+    if not await connection.fetchval(
+        "SELECT count(*) FROM pg_tables WHERE (schemaname, tablename) = ($1, $2)", *_VERSIONS
+    ):
         return 0
     found: int = await connection.fetchval("SELECT coalesce(max(number), 0) FROM muster.schema_version")
     return found
