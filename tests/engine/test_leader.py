@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from engine_rig import LEASE_S, W1, Rig, reap
+from engine_rig import LEASE_S, W1, Rig, cancel, reap
 
 from muster.model import commands as c
 from muster.model.answers import Led
@@ -51,6 +51,15 @@ def test_a_leader_that_wakes_late_writes_nothing_under_its_old_term(rig: Rig) ->
             rig.do(late)
     assert len(rig.events()) == before
     rig.do(reap(job, new))
+
+
+@pytest.mark.promise("S10")
+def test_a_term_is_taken_before_what_else_is_in_its_transaction_is_looked_at(rig: Rig) -> None:
+    old = ask(rig, A).term
+    rig.register()
+    rig.enqueue({"a": [], "b": []})
+    other, job = rig.started()
+    assert rig.batch(cancel(other.task_id), c.NewBoot(), reap(job, old))[1:] == ["TookOver", "term_over"]
 
 
 def test_a_leader_that_slept_past_its_lease_has_another_term_though_nobody_else_led(rig: Rig) -> None:

@@ -228,7 +228,11 @@ class Engine:
         return applied
 
     async def _by_workspace(self, tx: Transaction, asked: Sequence[Asked]) -> dict[int, list[int]]:
-        """The places of what is asked, by workspace."""
+        """The places of what is asked, by workspace.
+
+        What concerns all comes first: a term is taken before what the last one's leader asks is looked at.
+        Servers that lock several workspaces do it in one order.
+        """
         found: dict[int, list[int]] = {}
         for i, (command, workspace_id) in enumerate(asked):
             if type(command) in self._for_all:
@@ -236,8 +240,7 @@ class Engine:
             else:
                 whose = workspace_id if workspace_id is not None else await _whose(tx, command)
             found.setdefault(whose, []).append(i)
-        # Servers that lock several workspaces do it in one order.
-        return dict(sorted(found.items())) if self.store.shared else found
+        return dict(sorted(found.items()))
 
     async def _view_of(self, memory: Memory, here: Now, clock: Callable[[], Now], tx: Tx) -> View:
         around = Around(here, memory.incarnation, await memory.of(tx), memory.requests)

@@ -150,15 +150,20 @@ class Leases:
     def _look_at_silence(self, now: Now) -> Silence:
         agents = [task for task in self._open() if not task.by_hand]
         silent = [task for task in agents if self._is_silent(task, now)]
-        seen = self._brake.look(len(agents), len(silent), now.mono_ms)
+        over = any(self._is_over(task, now) for task in silent)
+        seen = self._brake.look(len(agents), len(silent), now.mono_ms, over=over)
         if seen.surely:
             self._world.seen["most agents were silent at once"] += 1
         return seen
 
+    def _is_over(self, task: TaskModel, now: Now) -> bool:
+        hearing = self._heard[task.id, task.epoch]
+        return now.mono_ms >= hearing.mono_ms + hearing.lease_ms
+
     def _is_silent(self, task: TaskModel, now: Now) -> bool:
         hearing = self._heard[task.id, task.epoch]
-        over = hearing.boot_id == now.boot_id and now.mono_ms >= hearing.mono_ms + hearing.lease_ms
-        return over and self.died_s(task.holder) is None
+        late = hearing.boot_id == now.boot_id and now.mono_ms >= hearing.mono_ms + hearing.lease_ms // 2
+        return late and self.died_s(task.holder) is None
 
     def _check_proof(self, task: TaskModel, now: Now, hearing: Hearing) -> None:
         worker = task.holder

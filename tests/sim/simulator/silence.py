@@ -41,17 +41,18 @@ class BrakeWatch:
     def given_up(self, now_ms: int) -> None:
         self._given_up_ms.append(now_ms)
 
-    def look(self, held: int, silent: int, now_ms: int) -> Silence:
+    def look(self, held: int, silent: int, now_ms: int, *, over: bool) -> Silence:
+        """`silent` for half a lease and longer; `over`: one of them for the whole of it."""
         self._given_up_ms = [at_ms for at_ms in self._given_up_ms if now_ms - at_ms < self._lease_ms]
         gone = len(self._given_up_ms)
         seen = Silence(held + gone, silent + gone)
-        if seen.maybe and self._maybe_from_ms is None:
+        if seen.maybe and over and self._maybe_from_ms is None:
             self._maybe_from_ms = now_ms
         if not seen.surely:
             self._surely_from_ms = None
         elif self._surely_from_ms is None:
             self._surely_from_ms = now_ms
-        if seen.silent:
+        if over or gone:
             self._quiet_from_ms = None
         elif self._quiet_from_ms is None:
             self._quiet_from_ms = now_ms

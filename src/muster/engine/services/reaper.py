@@ -25,6 +25,9 @@ from muster.ports.store import Reads
 AGENTS_MIN = 10
 SHARE = 0.55
 """Of the leases, that run out within one lease time without a proof of death."""
+LATE = 0.5
+"""Whoever lives is heard every third of its lease.  Those who are silent for this part of it count when the first
+lease runs out: all who were cut off at one moment do, whatever the moments of their last words."""
 
 
 class Brake:
@@ -32,23 +35,24 @@ class Brake:
         self._lease_ms = lease_ms
         self._given_up_ms: list[int] = []
         self._until_ms: int | None = None
-        """Waited for once, until nobody is silent any more."""
+        """Waited for once, until nobody's lease is over any more.  Somebody is always late in a large crew."""
 
     def given_up(self, at_ms: int) -> None:
         """An attempt was reaped for its silence alone."""
         self._given_up_ms.append(at_ms)
 
     def holds(self, held: int, silent: Sequence[Attempt], now_ms: int) -> bool:
-        """Whether those of `held` attempts that are silent are to be waited for."""
+        """Whether those of `held` attempts that are late are to be waited for, once the first lease is over."""
         self._given_up_ms = [at_ms for at_ms in self._given_up_ms if now_ms - at_ms < self._lease_ms]
         lapsing, agents = len(silent) + len(self._given_up_ms), held + len(self._given_up_ms)
-        if not lapsing:
+        over = any(now_ms >= attempt.lease_until_ms for attempt in silent)
+        if not over and not self._given_up_ms:
             self._until_ms = None
-        elif self._until_ms is None and agents >= AGENTS_MIN and lapsing > SHARE * agents:
+        elif self._until_ms is None and over and agents >= AGENTS_MIN and lapsing > SHARE * agents:
             wait_ms = max((attempt.lease_ms for attempt in silent), default=0)
             self._until_ms = now_ms + wait_ms
             log.warning(
-                "%d of %d agents were not heard within one lease: the cause may be here; they get %d s more",
+                "%d of %d agents fell silent within one lease: the cause may be here; they get %d s more",
                 lapsing,
                 agents,
                 wait_ms // 1000,
@@ -188,7 +192,7 @@ class Reaper(LeaderService):
     async def _look_at_silence(
         self, workers: Mapping[str, WorkerRow], gone: Mapping[str, str | None]
     ) -> None:
-        """Counts the attempts of agents, and those whose lease has run out without another sign of their end."""
+        """Counts the attempts of agents, and those that are late without another sign of their end."""
         here, held, silent = self.clock.now(), 0, list[Attempt]()
         now = await self._reads.now(here)
         async for page in self._pages():
@@ -199,9 +203,14 @@ class Reaper(LeaderService):
                 for attempt in agents
                 if attempt.worker_id in workers
                 and not gone[attempt.worker_id]
-                and self._ran_out(attempt, now)
+                and self._is_late(attempt, now)
             ]
         self._braked, self._braked_at_ms = self._brake.holds(held, silent, now.mono_ms), here.mono_ms
+
+    @staticmethod
+    def _is_late(attempt: Attempt, now: Now) -> bool:
+        heard_ms = attempt.lease_until_ms - attempt.lease_ms
+        return attempt.boot_id == now.boot_id and now.mono_ms - heard_ms >= LATE * attempt.lease_ms
 
     @staticmethod
     def _ran_out(attempt: Attempt, now: Now) -> bool:
