@@ -53,6 +53,30 @@ def test_each_time_is_added_once_also_when_nobody_answered():
 
 
 @pytest.mark.parametrize(
+    ("expression", "evening", "times"),
+    [
+        # 02:30 comes twice when summer time ends: each hour is one, the one of the day is the first.
+        ("30 * * * *", "2026-10-24 22:00:00", ["22:30", "23:30", "00:30", "01:30", "02:30", "03:30"]),
+        ("30 2 * * *", "2026-10-24 22:00:00", ["00:30"]),
+        # It comes never when summer time begins: what is due then is done as the hour ends that is left out.
+        ("30 * * * *", "2026-03-28 22:00:00", ["22:30", "23:30", "00:30", "01:30", "02:30", "03:30"]),
+        ("30 2 * * *", "2026-03-28 22:00:00", ["01:00"]),
+    ],
+)
+def test_no_hour_is_left_out_or_done_twice_when_the_clocks_change(expression, evening, times):
+    added: list[str] = []
+
+    def add(name: str, key: str) -> None:
+        added.append(f"{now:%H:%M}")
+
+    schedules = Schedules([("report", cron_of(expression, "Europe/Vienna", 0))], add)
+    for seconds in range(0, 6 * 3600, 30):
+        now = at(evening) + timedelta(seconds=seconds)
+        schedules.look(now)
+    assert added == times
+
+
+@pytest.mark.parametrize(
     "options", [{"cron": "61 * * * *"}, {"cron": "* * * * *", "timezone": "Mars/Olympus"}]
 )
 def test_what_cannot_be_read_is_refused_at_once(app: muster.App, options):

@@ -303,6 +303,17 @@ def test_a_caller_has_a_pace() -> None:
     assert ask("Bearer a", "10.0.0.9")[0] == 200, "a token is one caller wherever it comes from"
 
 
+def test_who_asks_too_often_is_answered_at_the_rate_all_the_same() -> None:
+    now_s = 0.0
+    gate = NetworkGate(Anybody(), cast("Backend", None), Exposure(login=False, rate=10), lambda: now_s)
+    statuses = []
+    for _ in range(1000):
+        now_s += 0.01
+        request = Request("GET", "/api/v1/status", [(b"host", b"localhost")], address="10.0.0.1")
+        statuses.append(asyncio.run(gate.answer(request)).status)
+    assert statuses[500:].count(200) in range(48, 53), "10 of the 100 that come each second"
+
+
 # -- TLS
 
 

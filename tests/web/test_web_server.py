@@ -79,6 +79,27 @@ def test_a_request_may_come_byte_by_byte(wire: Wire) -> None:
     )
 
 
+def test_a_head_is_a_get_without_the_body(wire: Wire) -> None:
+    wire.send(b"HEAD /healthz HTTP/1.1\r\n\r\nHEAD /nothing HTTP/1.1\r\n\r\n" + HEALTH)
+    assert wire.head() == (200, {"content-type": "application/json", "content-length": "15"})
+    assert wire.head()[0] == 404
+    assert wire.reply()[2] == OK, "nothing came between that would be taken for an answer"
+    wire.send(b"HEAD /api/v1/events/stream HTTP/1.1\r\n\r\n")
+    status, headers = wire.head()
+    assert (status, headers["content-type"]) == (200, "text/event-stream")
+    assert wire.is_closed()
+
+
+def test_another_method_is_told_which_ones_there_are(wire: Wire) -> None:
+    wire.send(b"DELETE /healthz HTTP/1.1\r\n\r\n")
+    status, headers, _ = wire.reply()
+    assert (status, headers["allow"]) == (405, "GET, HEAD")
+    wire.send(b"HEAD /worker/v1/claim HTTP/1.1\r\n\r\n" + HEALTH)
+    status, headers = wire.head()
+    assert (status, headers["allow"]) == (405, "POST")
+    assert wire.reply()[2] == OK
+
+
 def test_a_large_body_is_held_once_and_not_until_the_next_request(wire: Wire) -> None:
     large = post("/healthz", b"x" * 8_000_000)
     tracemalloc.start()

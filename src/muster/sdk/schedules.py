@@ -30,7 +30,8 @@ class Cron(NamedTuple):
 
     def last(self, now: datetime) -> datetime | None:
         """Its newest time that is not later than `now`, if it is not too late for that."""
-        local = now.astimezone(self.zone) + timedelta(seconds=1)
+        # The second comes before the zone: adding it there would forget which of two equal hours it is.
+        local = (now + timedelta(seconds=1)).astimezone(self.zone)
         found = next(CronSim(self.expression, local, reverse=True), None)
         return found if found is not None and (now - found).total_seconds() <= self.catch_up_s else None
 
@@ -55,19 +56,20 @@ class Schedules:
         """`add` adds the task of that name under an idempotency key."""
         self._crons = tuple(crons)
         self._add = add
-        self._done: dict[str, datetime] = {}
+        self._done: dict[str, str] = {}
+        """By name, the key of the newest time: in the hour that comes twice, two times of one zone are equal."""
 
     def look(self, now: datetime) -> None:
         """Never raises for what an owner does: what could not be added is due at the next look."""
         for name, cron in self._crons:
             due = cron.last(now)
-            if due is None or self._done.get(name) == due:
+            if due is None or self._done.get(name) == (key := f"cron {name} {due.isoformat()}"):
                 continue
             try:
-                self._add(name, f"cron {name} {due.isoformat()}")
+                self._add(name, key)
             except Conflict as error:
                 log.warning("another version of this program has added %s for %s: %s", name, due, error)
             except Unavailable as error:
                 log.info("%s is due and not added yet: %s", name, error)
                 continue
-            self._done[name] = due
+            self._done[name] = key

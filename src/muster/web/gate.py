@@ -258,7 +258,8 @@ class NetworkGate:
         now_s, most = self._clock(), 2.0 * rate
         left, at_s = self._pace.pop(caller, (most, now_s))
         left = max(0.0, min(most, left + (now_s - at_s) * rate) - self._elsewhere(caller))
-        self._pace[caller] = (max(0.0, left - 1), now_s)
+        # What was refused costs nothing: who asks too often is still answered at the rate.
+        self._pace[caller] = (left - 1 if left >= 1 else left, now_s)
         if len(self._pace) > CALLERS_MAX:
             self._pace.popitem(last=False)
         if left < 1:

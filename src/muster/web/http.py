@@ -85,6 +85,7 @@ class Request:
             "body",
             "gone",
             "headers",
+            "head_only",
             "identity",
             "method",
             "path",
@@ -113,7 +114,9 @@ class Request:
         """Raises NotAllowed where its caller would not be let in any more."""
         self.app: Callable[[Request], Awaitable[Reply]] | None = None
         """What answers it, also what a page asks of the API for its reader."""
-        self.method = method
+        self.head_only = method == "HEAD"
+        """The answer is that to a GET, and is sent without its body."""
+        self.method = "GET" if self.head_only else method
         self.path, _, self.query = target.partition("?")
         self.headers = headers
         self.body = body

@@ -22,6 +22,7 @@ from types import FunctionType
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+from msgspec.structs import replace
 
 from muster.hosts.trace import tracer
 from muster.model import commands as c
@@ -352,9 +353,11 @@ class Application:
             route = node.routes.get(request.method)
             if route is None:
                 methods = ", ".join(sorted(node.routes))
-                return error_reply(
-                    CallerError(f"{request.path} takes {methods}, not {request.method}", "muster --help"), 405
+                refused = CallerError(
+                    f"{request.path} takes {methods}, not {request.method}", "muster --help"
                 )
+                allowed = methods.replace("GET", "GET, HEAD")
+                return replace(error_reply(refused, 405), headers=(("allow", allowed),))
             return await route.answer(await self._backend_for(request), request, values)
         except MusterError as error:
             return error_reply(error)

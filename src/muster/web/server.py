@@ -170,9 +170,9 @@ class HttpConnection(asyncio.Protocol):
             REQUEST.set(self._current)
             reply = await self._app.answer(self._current)
             if isinstance(reply, Stream):
-                await self._send_parts(reply)
+                await self._send_parts(reply, head_only=self._current.head_only)
             elif not self._current.gone:
-                self._write(reply, keep=keep and not self._ending)
+                self._write(reply, keep=keep and not self._ending, head_only=self._current.head_only)
             if self._full is not None:
                 await self._full
             if len(self._waiting) == WAITING_MAX - 1:
@@ -180,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
         self._current = self._answering = None
         self._finished()
 
-    async def _send_parts(self, reply: Stream) -> None:
+    async def _send_parts(self, reply: Stream, *, head_only: bool) -> None:
         """One after the other, as fast as the caller reads; then the connection is closed."""
         assert reply.parts is not None
         chunked = self._parser.get_http_version() != "1.0"
@@ -192,6 +192,9 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(
                     _STATUS_LINES[reply.status] + head.encode() + b"connection: close\r\n\r\n"
                 )
+                if head_only:
+                    self._transport.close()
+                    return
                 async for part in parts:
                     self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
                     if self._full is not None:
@@ -213,14 +216,16 @@ class HttpConnection(asyncio.Protocol):
             self._full.set_result(None)
         self._full = None
 
-    def _write(self, reply: Reply, *, keep: bool) -> None:
+    def _write(self, reply: Reply, *, keep: bool, head_only: bool = False) -> None:
         close = "" if keep else "connection: close\r\n"
         if self._named:
             close += self._name()
         if reply.headers:
             close += "".join(f"{name}: {value}\r\n" for name, value in reply.headers)
         head = f"content-type: {reply.media_type}\r\ncontent-length: {len(reply.data)}\r\n{close}\r\n"
-        self._transport.write(_STATUS_LINES[reply.status] + head.encode() + reply.data)
+        self._transport.write(
+            _STATUS_LINES[reply.status] + head.encode() + (b"" if head_only else reply.data)
+        )
         if not keep:
             self._close()
 
