@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 from peers_venv import RUN_S, Peers
@@ -20,16 +22,35 @@ def rows(setting: Setting) -> Iterator[Row]:
     peers = Peers()
     single: list[dict[str, float]] = []
     many: list[dict[str, float]] = []
+    synced: list[float] = []
     for _ in range(setting.repetitions):
         single.append(_run(setting, setting.size(1000, 50), 1))
         many.append(_run(setting, setting.size(5000, 300), BATCH))
         for peer in PEERS:
             peers.measure(peer, setting)
+        synced.append(_synced_write_ms(setting))
+    yield told(
+        "a synced write of 4 KiB", synced, "ms", "a task of ours waits for 2, one of persist-queue for 3"
+    )
     for what, runs in (("one by one", single), (f"in batches of {BATCH}", many)):
         for part in ("enqueue", "drain", "life"):
             yield told(f"muster.App, {_WORDS[part]}, {what}", [run[part] for run in runs], "/s")
     yield _against(peers, "persist_queue", "life", single, "one by one", ONE_BY_ONE_FACTOR)
     yield _against(peers, "huey", "drain", many, f"in batches of {BATCH}", BATCH_FACTOR)
+
+
+def _synced_write_ms(setting: Setting) -> float:
+    """The median of many, in a file that does not grow."""
+    sync = getattr(os, "fdatasync", os.fsync)  # as SQLite: what there is
+    took_s = []
+    with setting.place() as folder, (folder / "synced").open("wb", buffering=0) as file:
+        for _ in range(setting.size(500, 20)):
+            file.seek(0)
+            file.write(bytes(4096))
+            began_s = time.perf_counter()
+            sync(file.fileno())
+            took_s.append(time.perf_counter() - began_s)
+    return 1000 * statistics.median(took_s)
 
 
 _WORDS = {"enqueue": "added", "drain": "run", "life": "added and run"}

@@ -29,7 +29,17 @@ log = logging.getLogger(__name__)
 
 BATCH_COMMANDS_MAX = 500
 
-Reply = Future[Answer] | asyncio.Future[Answer]
+
+class OwnReply:
+    """To a call whose own thread commits it: nobody waits for it, so it costs no lock."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self) -> None:
+        self.outcome: Answer | BaseException | None = None
+
+
+Reply = Future[Answer] | asyncio.Future[Answer] | OwnReply
 Call = tuple[Asked, Reply]
 SLOW_MS = 2_000
 
@@ -118,38 +128,25 @@ class Batcher:
         for one, reply in zip(asked, replies, strict=True):
             if not self._put(one, reply):
                 reply.set_exception(shutting_down())
-        found: list[Answer | MusterError] = []
-        for outcome in await asyncio.gather(*replies, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, MusterError):
-                raise outcome
-            found.append(outcome)
-        return found
+        return [_answer(outcome) for outcome in await asyncio.gather(*replies, return_exceptions=True)]
 
     def call_all(self, asked: Sequence[Asked]) -> list[Answer | MusterError]:
         """As `execute_all`, for a thread that nothing interrupts: no signal handler, nobody else's exception.
 
         It commits for itself, and for whoever waits, where nobody else is about to: two hand-overs less.
         """
-        calls: list[Call] = [(one, Future()) for one in asked]
-        if self._committing.acquire(blocking=False):
-            try:
-                with self._closing:
-                    closed = self._closed
-                if not closed and not self.commit_waiting(calls):
-                    self._queue.put(None)  # that was meant for our own thread
-            finally:
-                self._committing.release()
-        else:
-            closed = sum(self._put(one, reply) for one, reply in calls) < len(calls)
-        if closed:
-            _settle([(reply, shutting_down()) for _, reply in calls if not reply.done()])
-        found: list[Answer | MusterError] = []
-        for _, reply in calls:
-            try:
-                found.append(reply.result())
-            except MusterError as error:
-                found.append(error)
-        return found
+        if not self._committing.acquire(blocking=False):
+            futures = [self.submit(one) for one in asked]
+            return [_answer(future.exception() or future.result()) for future in futures]
+        try:
+            with self._closing:
+                closed = self._closed
+            replies = [OwnReply() for _ in asked]
+            if not closed and not self.commit_waiting(list(zip(asked, replies, strict=True))):
+                self._queue.put(None)  # that was meant for our own thread
+        finally:
+            self._committing.release()
+        return [_answer(reply.outcome or shutting_down()) for reply in replies]
 
     def _put(self, asked: Asked, reply: Reply) -> bool:
         with self._closing:  # nothing may be put in after the thread's last look
@@ -249,14 +246,23 @@ def shutting_down() -> Unavailable:
     return Unavailable("the owner is shutting down; nothing was written", "try again")
 
 
+def _answer(outcome: Answer | BaseException) -> Answer | MusterError:
+    """Raises what is no refusal: a bug."""
+    if isinstance(outcome, BaseException) and not isinstance(outcome, MusterError):
+        raise outcome
+    return outcome
+
+
 Settled = list[tuple[Reply, Answer | BaseException]]
 
 
 def _settle(outcomes: Settled) -> None:
     """From the committing thread.  An event loop is woken once for all that is settled on it."""
-    by_loop: dict[asyncio.AbstractEventLoop, Settled] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Answer], Answer | BaseException]]] = {}
     for reply, outcome in outcomes:
-        if isinstance(reply, asyncio.Future):
+        if isinstance(reply, OwnReply):
+            reply.outcome = outcome
+        elif isinstance(reply, asyncio.Future):
             by_loop.setdefault(reply.get_loop(), []).append((reply, outcome))
         elif reply.set_running_or_notify_cancel():
             _set(reply, outcome)
@@ -265,13 +271,13 @@ def _settle(outcomes: Settled) -> None:
             loop.call_soon_threadsafe(_settle_here, own)
 
 
-def _settle_here(outcomes: Settled) -> None:
+def _settle_here(outcomes: list[tuple[asyncio.Future[Answer], Answer | BaseException]]) -> None:
     for reply, outcome in outcomes:
         if not reply.done():
             _set(reply, outcome)
 
 
-def _set(reply: Reply, outcome: Answer | BaseException) -> None:
+def _set(reply: Future[Answer] | asyncio.Future[Answer], outcome: Answer | BaseException) -> None:
     if isinstance(outcome, BaseException):
         reply.set_exception(outcome)
     else:
