@@ -16,14 +16,15 @@ from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFaul
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
-from muster.stores.postgres.marks import KEPT_DAYS, SLOTS, DatabaseState, Marks
+from muster.stores.postgres.marks import SLOTS, DatabaseState, Marks
 from muster.stores.postgres.pooling import Addresses, Connections, TryLater
 from muster.stores.postgres.reads import PostgresReads
-from muster.stores.postgres.schema import ENGINE, PARTITIONS_AHEAD, QUERY, SCHEMA, migrate, newest_schema
+from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest_schema
 from muster.stores.postgres.session import Session
 from muster.stores.postgres.statements import for_all, load
 from muster.stores.postgres.transaction import PostgresTransaction
 from muster.stores.postgres.tx import LanesById
+from muster.stores.postgres.upkeep import keep_up
 
 T = TypeVar("T")
 
@@ -37,8 +38,7 @@ LOCKED_S = 10
 """Whoever waits longer for what another transaction holds begins anew."""
 CLOSING_S = 5.0
 STATEMENTS_MAX = 1000
-UPKEEP_S = 3600.0
-_DAY_MS = 86_400_000
+UPKEEP_S, UPKEEP_AGAIN_S = 3600.0, 60.0
 
 
 class PostgresStore:
@@ -200,15 +200,13 @@ class PostgresStore:
         return self._fault
 
     async def look(self) -> None:
-        """Sees whether the database is halted, or behind, and makes the partitions of the months to come."""
+        """Sees whether the database is halted, or behind, and keeps its tables up."""
         try:
             async with self._seers.acquire() as connection:
                 standing = await self._compare_unless_filled(connection)
                 now_s = asyncio.get_running_loop().time()
                 if now_s >= self._upkeep_due_s and standing.halted is None and self._fault is None:
-                    await connection.execute(_STORE.by_name["make_partitions"], PARTITIONS_AHEAD)
-                    await connection.execute(_STORE.by_name["prune_marks"], KEPT_DAYS * _DAY_MS)
-                    self._upkeep_due_s = now_s + UPKEEP_S
+                    self._upkeep_due_s = now_s + (UPKEEP_S if await keep_up(connection) else UPKEEP_AGAIN_S)
         except Exception as error:
             raise _meant(error) from error
 

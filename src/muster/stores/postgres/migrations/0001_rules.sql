@@ -102,6 +102,8 @@ BEGIN
     EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)',
                    parent, name, lower_id, upper_id);
 END $$;
+CREATE FUNCTION first_id_of(moment timestamp) RETURNS bigint LANGUAGE sql IMMUTABLE AS
+    $$ SELECT ((extract(epoch FROM moment) * 1000)::bigint - 1735689600000) << 12 $$;
 CREATE FUNCTION make_partitions(ahead integer, since timestamp DEFAULT now() AT TIME ZONE 'UTC') RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = muster, pg_temp AS $$
 DECLARE
@@ -117,8 +119,8 @@ DECLARE
 BEGIN
     PERFORM pg_advisory_xact_lock(1296388948, 2);
     WHILE month <= present + make_interval(months => ahead) LOOP
-        lower_id := ((extract(epoch FROM month) * 1000)::bigint - 1735689600000) << 12;
-        upper_id := ((extract(epoch FROM month + interval '1 month') * 1000)::bigint - 1735689600000) << 12;
+        lower_id := first_id_of(month);
+        upper_id := first_id_of(month + interval '1 month');
         FOREACH parent IN ARRAY ARRAY['attempts', 'events'] LOOP
             settings := CASE parent WHEN 'attempts' THEN ' WITH (fillfactor = 70)' ELSE '' END;
             IF to_regclass(parent || '_before') IS NULL THEN
@@ -144,6 +146,73 @@ BEGIN
 END $$;
 SELECT make_partitions(3);
 
+-- Events of months that are over stay after their range was pruned until all of their month was, and go with its
+-- partition.  Where some of a month are kept for long, as those of a task that lives on, the others go row by row.
+CREATE FUNCTION past_months() RETURNS SETOF text LANGUAGE sql STABLE AS $$
+    SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+     WHERE i.inhparent = 'events'::regclass AND c.relname ~ '^events_[0-9]{4}_[0-9]{2}$'
+       AND to_date(right(c.relname, 7), 'YYYY_MM') + interval '1 month' <= now() AT TIME ZONE 'UTC'
+     ORDER BY 1
+$$;
+-- The last event of the workspace's that is in a pruned range; seals are pruned the oldest first.
+CREATE FUNCTION pruned_to(workspace bigint) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT max(to_id) FROM seals
+     WHERE workspace_id = workspace AND pruned_at_ms IS NOT NULL
+       AND to_id < coalesce((SELECT min(to_id) FROM seals WHERE workspace_id = workspace AND pruned_at_ms IS NULL),
+                            9223372036854775807)
+$$;
+CREATE FUNCTION next_workspace(month text, after bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE found bigint;
+BEGIN
+    EXECUTE format('SELECT min(workspace_id) FROM %I WHERE workspace_id > $1', month) INTO found USING after;
+    RETURN found;
+END $$;
+CREATE FUNCTION all_pruned(month text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE workspace bigint := next_workspace(month, -1); last bigint;
+BEGIN
+    WHILE workspace IS NOT NULL LOOP
+        EXECUTE format('SELECT max(id) FROM %I WHERE workspace_id = $1', month) INTO last USING workspace;
+        IF last > coalesce(pruned_to(workspace), 0) THEN
+            RETURN false;
+        END IF;
+        workspace := next_workspace(month, workspace);
+    END LOOP;
+    RETURN true;
+END $$;
+-- Whoever writes waits while this waits for its locks, so it gives up soon: call it again.
+CREATE FUNCTION drop_month(month text) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = muster, pg_temp SET lock_timeout = '100ms' AS $$
+BEGIN
+    ALTER TABLE seals NO FORCE ROW LEVEL SECURITY;  -- for the owner, and until the end of this transaction
+    LOCK TABLE ONLY events IN ACCESS EXCLUSIVE MODE;
+    IF month NOT IN (SELECT past_months()) OR NOT all_pruned(month) THEN
+        ALTER TABLE seals FORCE ROW LEVEL SECURITY;
+        RETURN false;
+    END IF;
+    EXECUTE format('DROP TABLE %I', month);
+    ALTER TABLE seals FORCE ROW LEVEL SECURITY;
+    RETURN true;
+END $$;
+CREATE FUNCTION prune_mixed_month(month text, most integer) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    workspace bigint := next_workspace(month, -1);
+    waited_to timestamp := to_date(right(month, 7), 'YYYY_MM') + interval '2 months';
+    gone bigint := 0;
+    page bigint;
+BEGIN
+    WHILE workspace IS NOT NULL LOOP
+        IF (SELECT at_ms FROM seals WHERE to_id = pruned_to(workspace)) >= extract(epoch FROM waited_to) * 1000 THEN
+            EXECUTE format('WITH old AS (SELECT task_id, seq FROM %I WHERE workspace_id = $1 AND id <= $2 LIMIT $3) '
+                           'DELETE FROM events e USING old WHERE e.task_id = old.task_id AND e.seq = old.seq', month)
+              USING workspace, pruned_to(workspace), most;
+            GET DIAGNOSTICS page = ROW_COUNT;
+            gone := gone + page;
+        END IF;
+        workspace := next_workspace(month, workspace);
+    END LOOP;
+    RETURN gone;
+END $$;
+
 -- S13: `muster_query` sees the rows of the workspace that its transaction has named, and none where it has named
 -- none; `muster_engine` sees all, as it carries out what any workspace asks.  Neither owns anything, and the rules
 -- hold for the owner as well.
@@ -157,8 +226,10 @@ REVOKE UPDATE ON events FROM muster_engine;
 REVOKE DELETE ON seals FROM muster_engine;
 REVOKE INSERT, UPDATE, DELETE ON schema_version FROM muster_engine;
 REVOKE ALL ON event_tally, room, halt, idempotency, schema_version FROM muster_query;
-REVOKE ALL ON FUNCTION make_partitions, move_strays FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION make_partitions TO muster_engine;
+REVOKE ALL ON FUNCTION make_partitions, move_strays, past_months, pruned_to, next_workspace, all_pruned, drop_month,
+    prune_mixed_month FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION make_partitions, past_months, pruned_to, next_workspace, all_pruned, drop_month,
+    prune_mixed_month TO muster_engine;
 DO $$
 DECLARE own record;
 BEGIN

@@ -174,6 +174,14 @@ SELECT t.id, p.name, p.source, t.key, $kepttask_box, t.title, t.status
 UPDATE seals SET pruned_at_ms = ?2, pruned_proof = ?3, marks = '' WHERE to_id = ?1 AND @mine AND pruned_at_ms IS NULL
 RETURNING from_id
 
+-- name: prune_events
+-- What is of a month that is over goes with its partition: see `drop_month`.
+DELETE FROM events
+ WHERE id BETWEEN ?1 AND ?2 AND @mine
+   AND (task_id >= first_id_of(date_trunc('month', now() AT TIME ZONE 'UTC'))
+        OR tableoid IN ('events_before'::regclass, 'events_later'::regclass))
+RETURNING id
+
 -- name: task_cost
 SELECT coalesce(sum((usage::json ->> 'costMicrousd')::bigint), 0)::bigint FROM attempts WHERE task_id = ?1 AND epoch <> ?2
 
@@ -250,6 +258,15 @@ UPDATE tasks SET next_attempt_at_ms = ?1 + coalesce(retry_backoff_s * 1000 * ?3,
 
 -- name: make_partitions
 SELECT make_partitions(?1)
+
+-- name: past_months
+SELECT month, all_pruned(month) FROM past_months() month
+
+-- name: drop_month
+SELECT drop_month(?1)
+
+-- name: prune_mixed_month
+SELECT prune_mixed_month(?1, ?2)
 
 -- name: halt
 -- Not where it was restored since that was found.
