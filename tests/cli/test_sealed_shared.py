@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from muster_command import MUSTER, run_muster
+from patience import PATIENCE_S
 from several_servers import SharedServer
 
 VALUE = "sk-canary-0123456789"
@@ -50,3 +52,34 @@ def test_they_are_sealed_in_postgresql_and_given_to_the_agent_alone(
     finally:
         if server.process is not None and server.process.poll() is None:
             server.end(signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("postgres_programs")
+def test_servers_may_have_its_key_in_their_environment(tmp_path: Path, postgres_store: str) -> None:
+    key, other = "c0ffee" * 10 + "0123", "facade" * 10 + "4567"
+    names = {"a": key, "b": key, "c": f"{other} {key}", "d": f"{key} {other}"}
+    servers = {
+        name: SharedServer(tmp_path / name, postgres_store, "", env={**os.environ, "MUSTER_VAULT_KEY": given})
+        for name, given in names.items()
+    }
+    try:
+        servers["a"].start()
+        signing = (servers["a"].folder / ".muster" / "key").read_bytes()
+        for server in servers.values():
+            (server.folder / ".muster" / "key").write_bytes(signing)
+        said = [*MUSTER, "secrets", "set", "TOKEN"]
+        subprocess.run(
+            said, cwd=servers["a"].folder, input=VALUE, text=True, check=True, stdout=subprocess.DEVNULL
+        )
+        servers["b"].start()
+        servers["d"].start()
+        servers["c"].begin()
+        assert servers["c"].process is not None and servers["c"].process.wait(PATIENCE_S) != 0
+        assert "MUSTER_VAULT_KEY: other servers of this store seal with another key" in servers["c"].log()
+        assert servers["b"].local("GET", "/api/v1/secrets")[0]["name"] == "TOKEN"
+        for path in tmp_path.rglob("*"):
+            assert not path.is_file() or key.encode() not in path.read_bytes(), path
+    finally:
+        for server in servers.values():
+            if server.process is not None and server.process.poll() is None:
+                server.end(signal.SIGKILL)

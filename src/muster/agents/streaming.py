@@ -34,6 +34,7 @@ from muster.agents.provider import refusal
 from muster.agents.reports import SERVER, how_to_report, identity, is_report, mcp_server, reports_in
 from muster.agents.transcript import Reader
 from muster.config.settings import AgentConfig
+from muster.hosts.handed_on import handed_on
 from muster.model.errors import AgentUnfit, BadInput, Unavailable
 from muster.model.limits import Limits
 from muster.model.pools import CLOSING
@@ -252,7 +253,7 @@ class StreamingAgent(Struct, frozen=True):
 
     def for_a_person(self) -> dict[str, str]:
         """The environment in which a person finds its sessions and its login."""
-        return {**os.environ, **self._env()}
+        return {**handed_on(), **self._env()}
 
     def _env(self) -> dict[str, str]:
         shared = {} if self.home is None else {self.config_env: str(self.home.shared.absolute())}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from muster.app.branches import LocalBranches
 from muster.app.guest_owner import GuestOwner
-from muster.app.key import logged_heads, open_store, signer_of
+from muster.app.key import logged_heads, open_store, signer_of, vault_of
 from muster.app.parts import local_trees, make_state_dir, readers_of, repository_of
 from muster.app.plan_reader import PlanReader
 from muster.app.runtime import runtime_of
@@ -55,7 +55,6 @@ from muster.hosts.full_disk import NO_SPACE, full_disk
 from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost
 from muster.hosts.process_tree import kill_recorded
-from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled, TookOver
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import NewBoot, SetCrew
@@ -157,7 +156,8 @@ class Owner:
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = clock or SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
-        self.vault: Vault = KeyVault(project.vault_key_file)
+        self._keys = vault_of(project)
+        self.vault: Vault = self._keys
         self._stack = contextlib.ExitStack()
         self._reaper: Reaper | None = None
         self._reconciler: Reconciler | None = None
@@ -166,10 +166,13 @@ class Owner:
         self.first_event_id = 0
 
     async def __aenter__(self) -> Self:
-        """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used."""
+        """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used,
+        BadConfig where the key of what is sealed was not given."""
         make_state_dir(self._project)
         with contextlib.ExitStack() as stack:
             stack.callback(Lock.take(self._project.owner_lock).release)
+            if self.long_lived:  # one command may need no key
+                self._keys.check()
             standing = look(self._project)
             self._host = LocalHost(standing.id if standing.copied else settle(self._project))
             self.store = open_store(self._project)

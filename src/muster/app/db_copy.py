@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from muster.app.ending import is_up
-from muster.app.key import logged_heads, open_store, signer_of
+from muster.app.key import logged_heads, open_store, signer_of, vault_of
 from muster.app.restore import alone
 from muster.config.identity import copied_error, look
 from muster.config.project import Project
@@ -25,7 +25,6 @@ from muster.engine.audit import Auditor
 from muster.engine.incarnation import INCARNATION, PROJECT
 from muster.engine.leader import KEYS, keys_of
 from muster.hosts.attempt_folders import attempt_folder, kept_artifact
-from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport
 from muster.model.errors import Conflict, MusterError, StoreFault, StoreRefused
 from muster.model.views import TaskFilter
@@ -232,7 +231,7 @@ class _Copying:
                     contents = {place.table.name: await self._copy(intake, export, place) for place in places}
                     files = await self._copy_files(intake, export, places)
                     await intake.count_on(places, counters.ids, counters.events, counters.every)
-                    vault_key = KeyVault(self._project.vault_key_file).key_names()[0]
+                    vault_key = vault_of(self._project).key_names()[0]
                     await intake.keep(KEYS, keys_of(self._signer.key_id, vault_key, mark.copy))
             await intake.analyze(places)
         except BaseException:

@@ -1,4 +1,4 @@
-"""The key that seals the audit, and the heads that the log knows."""
+"""The keys that seal the audit and what is secret, and the heads that the log knows."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from muster.engine.service import PAGE_ROWS
 from muster.engine.services.sealer import LOGGED_HEAD
 from muster.hosts.log_file import LogFile
 from muster.hosts.plain_files import replace_plain
+from muster.hosts.vault import KeyVault, given_keys
+from muster.model.commands import Join
 from muster.model.errors import Conflict, NotFound, StoreRefused
 from muster.model.seals import Signer
 from muster.ports.store import Reads
@@ -38,6 +40,15 @@ def signer_of(project: Project) -> Signer:
             "restore it from a backup; without it the audit up to now cannot be verified",
         )
     return Signer(bytes.fromhex(text))
+
+
+def vault_of(project: Project) -> KeyVault:
+    """Raises BadConfig for a key in the environment that is none."""
+    return KeyVault(project.vault_key_file, given_keys())
+
+
+def joining(signer: Signer, vault: KeyVault) -> Join:
+    return Join(seal_key=signer.key_id, vault_keys=vault.key_names(), keys_given=vault.given)
 
 
 def open_store(project: Project) -> SqliteStore:

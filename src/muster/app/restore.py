@@ -6,7 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster.app.key import logged_heads, lost_head, require_store, signer_of
+from msgspec.structs import replace
+
+from muster.app.closed import closed_here
+from muster.app.key import logged_heads, lost_head, require_store, signer_of, vault_of
 from muster.app.lost import lost_attempts
 from muster.config.identity import look, new_id, record_anew
 from muster.config.project import Project
@@ -85,6 +88,7 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
     Raises StoreRefused where the copy is not sound; it stays halted then.  With `adopt` Conflict where it
     is of no other folder.
     """
+    vault = vault_of(project)
     with alone(project):
         standing = look(project)
         store = SqliteStore.open(project.store, known=True, restored=True)
@@ -118,7 +122,7 @@ def restored(project: Project, actor: str, *, adopt: bool = False) -> StoreResto
             store.resume()
             # Last: killed before, a copy is one still.
             record_anew(project, command.project)
-            return answer
+            return replace(answer, closed=drive(closed_here(store.reads, vault)))
         finally:
             store.close()
 

@@ -3,16 +3,19 @@ go on from there."""
 
 from __future__ import annotations
 
-from muster.app.key import logged_heads, lost_head, signer_of
-from muster.app.server import SharedVault
+from msgspec.structs import replace
+
+from muster.app.closed import closed_here
+from muster.app.key import joining, logged_heads, lost_head, signer_of, vault_of
 from muster.app.shared_store import kept_url
 from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
 from muster.model.answers import StoreRestored
-from muster.model.commands import Join, Restored
+from muster.model.commands import Restored
 from muster.model.errors import MusterError, StoreRefused
+from muster.model.secrets import VAULT_KEY
 from muster.ports.engine import Asked
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
@@ -27,10 +30,15 @@ async def restored(project: Project, settings: ServeSettings, actor: str) -> Sto
     Meanwhile nobody writes to it; killed before it has ended, it stays so.  Raises StoreRefused where the
     database is not sound, or of servers with other keys, StoreAway where it does not answer.
     """
-    if not project.key_file.exists():
+    vault = vault_of(project)
+    if not (project.key_file.exists() and vault.place()):
+        lacks = ".muster/vault.key" if project.key_file.exists() else ".muster/key"
         raise StoreRefused(
-            f"{project.folder} has no key of that store's servers; nothing was changed",
-            "run it in the folder of one of them, or copy .muster/key and .muster/vault.key from there",
+            f"{project.folder} has no {lacks} of that store's servers; nothing was changed: without .muster/key "
+            "the audit proves nothing, and without .muster/vault.key secrets, the keys of webhooks and input "
+            "contexts stay closed",
+            "run it in the folder of one of them, or copy .muster/key and .muster/vault.key from there (or set "
+            f"{VAULT_KEY} as they have it)",
         )
     store = await PostgresStore.open(kept_url(project, settings), project.store_witness, restoring=True)
     try:
@@ -42,7 +50,6 @@ async def restored(project: Project, settings: ServeSettings, actor: str) -> Sto
             )
         chance, clock, signer = SystemChance(), SystemClock("restored"), signer_of(project)
         engine = Engine(store, chance, Policy(), signer.grants())
-        vault_keys = SharedVault(project.vault_key_file).key_names()
         command = Restored(
             actor=actor,
             incarnation=chance.name(INCARNATION_CHARS),
@@ -50,7 +57,7 @@ async def restored(project: Project, settings: ServeSettings, actor: str) -> Sto
             lost_head=await lost_head(logged_heads(project), store.reads, signer),
             missing=store.lost,
         )
-        asked = [Join(seal_key=signer.key_id, vault_keys=vault_keys), command]
+        asked = [joining(signer, vault), command]
         applied = await engine.apply([Asked(one, None) for one in asked], clock.now())
         for outcome in applied.outcomes:
             if isinstance(outcome, MusterError):
@@ -58,6 +65,6 @@ async def restored(project: Project, settings: ServeSettings, actor: str) -> Sto
         answer = applied.outcomes[-1]
         assert isinstance(answer, StoreRestored)
         await store.resume()
-        return answer
+        return replace(answer, closed=await closed_here(store.reads, vault))
     finally:
         await store.aclose()

@@ -19,7 +19,7 @@ from typing import Self
 from muster.app.away_watch import StoreWatch
 from muster.app.core import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
-from muster.app.key import logged_heads, signer_of
+from muster.app.key import joining, logged_heads, signer_of
 from muster.app.parts import make_state_dir, readers_of
 from muster.app.runtime import runtime_of
 from muster.app.shared_git import SharedGit, refuse_without
@@ -49,10 +49,9 @@ from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.plain_files import replace_plain
-from muster.hosts.vault import KeyVault
+from muster.hosts.vault import KeyVault, given_keys
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
-from muster.model.commands import Join
 from muster.model.errors import (
     BadConfig,
     BeingPublished,
@@ -99,7 +98,7 @@ class Server:
         self._policy = policy_of(config)
         self.clock = SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
-        self._keys = SharedVault(project.vault_key_file)
+        self._keys = SharedVault(project.vault_key_file, given_keys())
         self.vault: Vault = self._keys
         self.first_event_id = 0
         self.first = False
@@ -116,10 +115,11 @@ class Server:
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another server runs in this folder, StoreAway where the database does not
-        answer, StoreFault where it cannot be used."""
+        answer, StoreFault where it cannot be used, BadConfig where the key of what is sealed was not given."""
         project, config = self._project, self._config
         url = store_url(config.serve)
         make_state_dir(project)
+        self._keys.check()
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(Lock.take(project.owner_lock).release)
             refuse_own_store(project)
@@ -133,8 +133,7 @@ class Server:
             slow_ms = own_stall_ms(config.health.lease_s)
             self.batcher = AsyncBatcher(engine, self.clock.now, self.runtime.wakeups.publish, slow_ms=slow_ms)
             stack.push_async_callback(self.batcher.aclose)
-            keys = Join(seal_key=self.signer.key_id, vault_keys=self._keys.key_names())
-            joined = await self.batcher.execute(keys)
+            joined = await self.batcher.execute(joining(self.signer, self._keys))
             assert isinstance(joined, Joined)
             self.first = joined.first
             await self._take_git()

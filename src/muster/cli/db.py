@@ -67,6 +67,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _backup(args: argparse.Namespace) -> int:
+    from muster.app.key import vault_of
+
     project = project_of(args)
     if project.shares_store:
         _refuse_down(project)
@@ -79,11 +81,14 @@ def _backup(args: argparse.Namespace) -> int:
         folder.mkdir(mode=0o700, exist_ok=True)
         target = folder / f"{time.strftime('%Y%m%d-%H%M%S')}.{'dump' if project.shares_store else 'db'}"
     made = _back_up(project, target, force=args.force)
+    opens = vault_of(project).place()
+    elsewhere = "keep a copy of it where the backups are not"
     return answer(
         args,
-        made,
+        {**made, "keys": [key for key in (str(project.key_file), opens) if key]},
         f"backed up  {clean(made['path'])}  {_size(made['bytes'])}, {made['tasks']} tasks",
-        f"key        {project.key_file}  proves the audit; keep a copy of it beside the backups",
+        f"key        {clean(str(project.key_file))}  proves the audit; keep a copy of it beside the backups",
+        *([f"vault key  {clean(opens)}  opens secrets, nothing else does; {elsewhere}"] if opens else []),
     )
 
 
@@ -200,9 +205,10 @@ def _restored(args: argparse.Namespace) -> int:
         next_ = "muster up, or muster run PLAN.md"
     return answer(
         args,
-        {"base": done.base, "missing": done.missing},
+        {"base": done.base, "missing": done.missing, "closed": done.closed},
         f"restored: attempts are numbered above {done.base} from now on, older ones change nothing",
         *([f"  lost  {clean(done.missing)}"] if done.missing else []),
+        *_closed(done),
         f"  next  {next_}; what was done since the copy is done again",
     )
 
@@ -222,8 +228,12 @@ def _adopt(args: argparse.Namespace) -> int:
     project = project_of(args)
     done = restored(project, actor(), adopt=True)
     next_ = "  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well"
-    told = {"base": done.base, "lost": done.lost}
-    return answer(args, told, f"adopted: {adopted(project, done)}", next_)
+    told = {"base": done.base, "lost": done.lost, "closed": done.closed}
+    return answer(args, told, f"adopted: {adopted(project, done)}", *_closed(done), next_)
+
+
+def _closed(done: Any) -> list[str]:
+    return [f"closed  {clean(done.closed)}"] if done.closed else []
 
 
 def _copy(args: argparse.Namespace) -> int:

@@ -98,6 +98,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield guarded("permissions", lambda: _permissions(project))
     yield guarded("disk", lambda: _disk(project))
     yield guarded("clock", lambda: _clock(project))
+    yield guarded("vault", lambda: _vault(project))
     if project.shares_store:
         yield from of_folder(project, config.serve)
         if config.runtime.url:
@@ -119,6 +120,16 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
 def _server(server: KnownServer) -> Check:
     who = whoami(server)
     return Check("server", True, f"{server.url} ({server.named}) knows you as {who['actor']}, {who['role']}")
+
+
+def _vault(project: Project) -> Check:
+    from muster.app.key import vault_of
+
+    vault = vault_of(project)
+    name = vault.name()
+    return Check(
+        "vault", True, f"its key ({name}) is in {vault.place()}" if name else "nothing is sealed yet"
+    )
 
 
 def _configuration(layers: Layers) -> Iterator[Check]:

@@ -64,6 +64,8 @@ def _rotate(args: argparse.Namespace) -> int:
         told += (
             f"\n{done['lost']} tasks that have ended hold secrets whose key is lost; they stay as they were"
         )
+    if done["leftToDo"]:
+        told += f"\nleft to do: {done['leftToDo']}"
     return answer(args, done, told)
 
 

@@ -9,6 +9,7 @@ from muster.config.tables import fail, read_table
 from muster.model.durations import DURATION_HINT, parse_duration
 from muster.model.errors import BadConfig
 from muster.model.place import PLACEHOLDERS, unknown_placeholders
+from muster.model.secrets import VAULT_KEY
 from muster.model.states import ErrorKind
 from muster.model.wording import hint
 
@@ -210,6 +211,12 @@ def read_env_names(key: str, value: object) -> tuple[str, ...]:
     for name in names:
         if not _ENV_NAME.fullmatch(name):
             fail(key, f"{name!r} is not a variable's name", 'for a value write set = { NAME = "value" }')
+        if name == VAULT_KEY:
+            fail(
+                key,
+                f"{name} opens all secrets, so no agent is given it",
+                "name what it needs of them: secrets",
+            )
     return names
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from muster.config.keys import KEYS, Key
+from muster.model.secrets import VAULT_KEY
 from muster.model.wording import hint
 
 PREFIX = "MUSTER_"
@@ -18,6 +19,7 @@ FOR_USERS = (
         "MUSTER_CONTEXT",
         "MUSTER_TOKEN_FILE",
         "MUSTER_CA_FILE",
+        VAULT_KEY,
     ),
 )
 OURS = frozenset(

@@ -22,6 +22,7 @@ from muster.engine.workers import Workers
 from muster.model.answers import Joined, Led
 from muster.model.commands import Join, Lead
 from muster.model.errors import MusterError, StoreRefused, TermOver
+from muster.model.secrets import VAULT_KEY
 from muster.ports.engine import Execute
 from muster.ports.locks import CREW, TERM, locks
 from muster.ports.runtime import Clock
@@ -93,16 +94,22 @@ async def join(views: Views, command: Join, begin: Callable[[View], Awaitable[No
     wrong = [
         name
         for name, fits in (
-            ("key", seal_key == command.seal_key),
-            ("vault.key", vault_key in command.vault_keys),
+            (".muster/key", seal_key == command.seal_key),
+            # By the first one it seals, and the others have to open that.
+            (".muster/vault.key", command.keys_given or vault_key == command.vault_keys[0]),
         )
         if not fits
     ]
     if wrong:
-        files = " and ".join(f".muster/{name}" for name in wrong)
+        files = " and ".join(wrong)
         raise StoreRefused(
             f"{files} of this folder: other servers of this store have another one; nothing was started",
             f"copy {files} of another server to this folder, and start again",
+        )
+    if vault_key != command.vault_keys[0]:
+        raise StoreRefused(
+            f"{VAULT_KEY}: other servers of this store seal with another key; nothing was started",
+            f"set {VAULT_KEY} as it is set for the others, and start again",
         )
     if copy:
         await tx.set_store_meta(KEYS, keys_of(seal_key, vault_key))

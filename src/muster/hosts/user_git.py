@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from muster.hosts.handed_on import handed_on
 from muster.model.errors import MusterError
 
 _OF_A_CALLER = frozenset(
@@ -30,7 +31,7 @@ class UserGit:
 
     def ask(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Whatever its exit code; `given` is its standard input."""
-        env = {name: value for name, value in os.environ.items() if name not in _OF_A_CALLER}
+        env = {name: value for name, value in handed_on().items() if name not in _OF_A_CALLER}
         # Its words are read; and nobody can be asked for a password whose terminal shows no question.
         env |= {"LC_ALL": "C", "GIT_EDITOR": "true", **self._more}
         if not sys.stderr.isatty():

@@ -214,6 +214,8 @@ class StoreRestored(Answer, frozen=True, kw_only=True):
     """Epochs begin above it."""
     missing: str = ""
     """What was committed and is not there any more, in words."""
+    closed: str = ""
+    """What is sealed and cannot be opened, in words."""
     lost: int = 0
     """Attempts that were ended, because they run for the project that this one was copied from."""
 

@@ -211,6 +211,6 @@ def cannot_open(task_id: int) -> str:
 
 def how_to_open(task_id: int) -> str:
     return (
-        "restore .muster/vault.key from a backup, or give the values anew: "
+        "restore its key from a backup (.muster/vault.key or MUSTER_VAULT_KEY), or give the values anew: "
         f"muster task edit {task_id} --input-context @FILE; then muster task retry {task_id}"
     )

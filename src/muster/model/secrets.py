@@ -12,7 +12,8 @@ VALUE_CHARS_MIN = 8
 """A shorter one could not be told from other text where it is to be blacked out."""
 VALUE_CHARS_MAX = 16_000
 """In all its forms it fits into one chunk of output."""
-
+VAULT_KEY = "MUSTER_VAULT_KEY"
+"""The variable that may hold the key of all that is sealed.  No program that Muster starts for others has it."""
 
 _SET = "muster secrets set "
 

@@ -6,7 +6,6 @@ A token is in a header of a request, and nowhere else: not in arguments, not in 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import urllib.error
@@ -15,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from muster.hosts.handed_on import handed_on
 from muster.model.errors import BadConfig, Conflict, MusterError, NotAllowed, NotFound, Unavailable
 
 REPLY_S = 30.0
@@ -111,7 +111,7 @@ class ToolApi:
         words = [self._tool, "api", "--hostname", self._host, "--method", method, path]
         if body is not None:
             words += ["--header", "Content-Type: application/json", "--input", "-"]
-        env = {**os.environ, "GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
+        env = {**handed_on(), "GH_PROMPT_DISABLED": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
         given = b"" if body is None else json.dumps(body).encode()
         try:
             done = subprocess.run(

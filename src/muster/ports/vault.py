@@ -24,11 +24,15 @@ class Vault(Protocol):
         """Of each of its keys, the one that seals first, one that is good for nothing else: the same on all
         servers of a store.  `make`: there is one from now on."""
 
+    def check(self) -> None:
+        """Raises BadConfig where it was not given a key that it had before."""
+
     def take_new_key(self) -> None:
         """It seals from now on; what older ones have sealed can still be opened."""
 
-    def forget_old_keys(self) -> None:
-        """Only what the newest one has sealed can be opened from now on."""
+    def forget_old_keys(self) -> str:
+        """Only what the newest one has sealed can be opened from now on.  What a person has to do for that, or
+        nothing."""
 
 
 class SealedInput(NamedTuple):

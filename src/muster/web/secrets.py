@@ -37,6 +37,8 @@ class Rotated(Struct, frozen=True, rename="camel"):
     """Those with secrets in their input context."""
     lost: int
     """Tasks whose secrets nobody can open, and which have ended: they stay as they are."""
+    left_to_do: str = ""
+    """By whoever set the environment of the server, where its keys stand there."""
 
 
 @routes.get("/api/v1/secrets")
@@ -73,19 +75,22 @@ class _Opened(Struct):
 async def rotate(web: Backend, body: ActorBody) -> Rotated:
     """A new key, and all that is sealed is sealed anew by it, in every workspace.
 
-    Whenever this is cut off, all of it can be opened.
+    Where the keys stand in the server's environment, that is the first of them.  Whenever this is cut off, all
+    of it can be opened.
     """
     vault = web.owner.vault
+    vault.check()
     async with vault.sealing:
         opened = [await _open(web.of(one.id)) for one in await web.reads.workspaces()]
         vault.take_new_key()
         inputs = [await _seal_anew(each, body.actor) for each in opened]
-        vault.forget_old_keys()
+        left_to_do = vault.forget_old_keys()
     return Rotated(
         secrets=sum(len(one.secrets) for one in opened),
         webhooks=sum(len(one.webhooks) for one in opened),
         tasks=sum(one.tasks for one in inputs),
         lost=sum(one.lost for one in inputs),
+        left_to_do=left_to_do,
     )
 
 

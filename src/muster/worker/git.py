@@ -17,6 +17,7 @@ from typing import TypedDict, Unpack
 
 from msgspec import Struct
 
+from muster.hosts.handed_on import handed_on
 from muster.hosts.process_table import Proc, read_proc, scan, send
 from muster.model.errors import Unavailable
 
@@ -134,7 +135,7 @@ class Repository(Struct, frozen=True):
         self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[bytes]:
         """As `ask`, with what it printed byte for byte."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        env = {name: value for name, value in handed_on().items() if not name.startswith("GIT_")}
         env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         env |= self.committer.env if self.committer is not None else {}
         if "index" in more:

@@ -182,6 +182,8 @@ class Join(Command, frozen=True, kw_only=True):
     """The name of the key that seals the audit."""
     vault_keys: tuple[str, ...]
     """Of those that open secrets, the one first that seals them."""
+    keys_given: bool = False
+    """They stand in the environment."""
 
 
 class FreshLeases(Command, frozen=True, kw_only=True):

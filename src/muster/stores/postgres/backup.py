@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from muster.hosts.handed_on import handed_on
 from muster.model.errors import Conflict, StoreFault
 from muster.stores.postgres.schema import ENGINE, SCHEMA
 
@@ -66,7 +67,7 @@ def _environment(url: str) -> dict[str, str]:
         "PGDATABASE": unquote(parts.path.lstrip("/")),
     }
     found |= {f"PG{name.upper()}": value for name, value in given.items() if name.startswith("ssl")}
-    return {**os.environ, **{name: value for name, value in found.items() if value}}
+    return {**handed_on(), **{name: value for name, value in found.items() if value}}
 
 
 def _keep(draft: Path, target: Path) -> int:
