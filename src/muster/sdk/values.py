@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, get_type_hints
@@ -19,12 +20,24 @@ def encode(value: object, what: str) -> str:
     """JSON.  Raises BadInput where `value` cannot be written so."""
     try:
         with _LOCK:
-            return msgspec.json.encode(value, enc_hook=_to_plain).decode()
+            text = msgspec.json.encode(value, enc_hook=_to_plain).decode()
+            if "null" in text and _holds_no_number(msgspec.to_builtins(value, enc_hook=_to_plain)):
+                raise ValueError("it has no NaN and no infinity")
+            return text
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise BadInput(
             f"{what} cannot be written as JSON: {error}; nothing was changed",
             "use numbers, texts, lists, dicts, dataclasses, msgspec structs or pydantic models",
         ) from error
+
+
+def _holds_no_number(value: object) -> bool:
+    """What msgspec writes as null, and nobody would get back."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(map(_holds_no_number, value.values()))
+    return isinstance(value, list | tuple) and any(map(_holds_no_number, value))
 
 
 def decode(text: str | bytes, kind: Any) -> Any:
@@ -38,7 +51,7 @@ def convert(value: object, kind: Any) -> Any:
         return value
     try:
         with _LOCK:
-            return msgspec.convert(value, kind, dec_hook=_from_plain)
+            return msgspec.convert(value, kind, dec_hook=_from_plain, str_keys=True)
     except TypeError:  # a type that says nothing of JSON, like a TypeVar
         return value
 
