@@ -45,6 +45,7 @@ class ServedOwner:
     first_event_id = 0
     far_git = None
     absences = 0
+    seen = ""
     listening = ""
     login = True
 
@@ -68,6 +69,9 @@ class ServedOwner:
 
     async def judge_hook(self, url: str) -> str:
         return await WebhookPost(private=True, in_thread=asyncio.to_thread).judge(url)
+
+    async def compare(self, seen: str) -> None:
+        """Nothing."""
 
     def halted(self) -> StoreFault | None:
         return None

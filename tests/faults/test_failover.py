@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import subprocess
 import threading
 from collections.abc import Callable
@@ -13,13 +14,26 @@ from typing import Any
 import pytest
 
 from muster.client.api import Api, patiently
+from muster.client.crew import HttpCrew
 from muster.client.http import Connection
+from muster.model import commands as c
 from muster.model.errors import MusterError, StoreFault
 from muster_command import MUSTER
 from patience import PATIENCE_S, until
 from several_servers import QUICK, FarWorkers, Servers, SharedServer, at_once, several
 from standbys import standby
 
+REGISTER = c.Register(
+    worker_id="worker-a1b2c3d4",
+    hostname="far",
+    pid=1,
+    pid_start=1,
+    boot_id="boot",
+    slots=1,
+    agents=("far",),
+    general=("far",),
+)
+BEAT = c.Heartbeat(worker_id=REGISTER.worker_id, attempts=())
 SETTINGS = QUICK.replace('lease = "3s"', 'lease = "60s"')
 
 
@@ -190,3 +204,46 @@ def test_a_server_that_was_away_and_a_worker_elsewhere_notice_it_as_well(tmp_pat
         # A proof of what was granted in an earlier life counts no more.
         beat = worker.post("heartbeat", workerId=worker.id, attempts=[[job["taskId"], job["epoch"]]])
         assert not beat["known"] or not beat["attempts"][0]["current"]
+
+
+@pytest.mark.promise("S2")
+def test_a_worker_has_seen_what_new_servers_of_an_old_database_cannot_know(tmp_path: Path) -> None:
+    """All of them begin anew with the standby, in folders that have noted nothing; the worker holds nothing."""
+    with standby(synchronous=False) as database, several(tmp_path, database.url, 2, SETTINGS) as two:
+        a, b = two.every
+        task(two, a, "kept")
+        crew = HttpCrew(f"{a.url},{b.url}", two.token, key="k" * 32)
+        crew.register(REGISTER)
+        assert crew.heartbeat(BEAT, wait_s=0).seen
+        until(lambda: kept(database.second.url), "the standby has it")
+        database.cut_off()
+        task(two, a, "lost")
+        crew.heartbeat(BEAT, wait_s=0)
+        for server in two.every:
+            server.end(signal.SIGKILL)
+            (server.folder / ".muster" / "store.witness").unlink()
+        database.fail_over()
+        two.start()
+        assert titles(two, b) == {"kept"}, "nobody has noticed"
+        until(lambda: refused(lambda: crew.heartbeat(BEAT, wait_s=0)), "it tells them")
+        for server in two.every:
+            until(lambda: refused(lambda: task(two, server, "late")), "nothing is written")  # noqa: B023
+            assert not server.ready()
+        assert "commit" in restored(a)["missing"]
+        for server in two.every:
+            until(server.ready, "it goes on by itself")
+        crew.heartbeat(BEAT, wait_s=0)
+        task(two, b, "late")
+
+
+def test_what_nobody_has_signed_halts_nothing(tmp_path: Path, postgres_store: str) -> None:
+    with several(tmp_path, postgres_store, 1, SETTINGS) as one:
+        (server,) = one.every
+        crew = HttpCrew(server.url, one.token, key="k" * 32)
+        crew.register(REGISTER)
+        seen = crew.heartbeat(BEAT, wait_s=0).seen
+        *commit, number, mac = seen.split(".")
+        for made_up in ("x", "....", ".".join([*commit, str(int(number) + 9), mac]), "9" * 40):
+            crew._seen = made_up
+            assert crew.heartbeat(BEAT, wait_s=0).known
+        assert server.ready()

@@ -253,6 +253,14 @@ class Owner:
         return self.batcher.absences()
 
     @property
+    def seen(self) -> str:
+        """Its witness knows what it has committed."""
+        return ""
+
+    async def compare(self, seen: str) -> None:
+        """Nothing: no other server could have told it."""
+
+    @property
     def looked_at_ms(self) -> int | None:
         return self._reaper.looked_at_ms if self._reaper else None
 

@@ -51,6 +51,13 @@ class GuestOwner:
         return self._owner.absences
 
     @property
+    def seen(self) -> str:
+        return self._owner.seen
+
+    async def compare(self, seen: str) -> None:
+        await self._owner.compare(seen)
+
+    @property
     def looked_at_ms(self) -> int | None:
         return self._owner.looked_at_ms
 

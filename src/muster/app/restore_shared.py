@@ -19,7 +19,7 @@ from muster.model.secrets import VAULT_KEY
 from muster.ports.engine import Asked
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
-from muster.stores.postgres.store import PostgresStore
+from muster.stores.postgres.store import RESTORING, PostgresStore
 
 INCARNATION_CHARS = 16
 
@@ -42,7 +42,7 @@ async def restored(project: Project, settings: ServeSettings, actor: str) -> Sto
         )
     store = await PostgresStore.open(kept_url(project, settings), project.store_witness, restoring=True)
     try:
-        await store.hold(f"muster db restored was begun by {actor}, and has not ended")
+        await store.hold(f"{RESTORING} by {actor}, and has not ended")
         if findings := await store.check():
             raise StoreRefused(
                 f"the database is not sound: {findings[0]}; nothing was changed, and it stays halted",

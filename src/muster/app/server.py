@@ -127,9 +127,10 @@ class Server:
             stack.push_async_callback(self.store.aclose)
             self._files = PostgresFiles(self.store)
             self.signer = signer_of(project)
+            self._grants = self.signer.grants()
             self.runtime = runtime_of(config.runtime)
             stack.push_async_callback(self.runtime.aclose)
-            engine = Engine(self.store, SystemChance(), self._policy, self.signer.grants(), self.vault)
+            engine = Engine(self.store, SystemChance(), self._policy, self._grants, self.vault)
             slow_ms = own_stall_ms(config.health.lease_s)
             self.batcher = AsyncBatcher(engine, self.clock.now, self.runtime.wakeups.publish, slow_ms=slow_ms)
             stack.push_async_callback(self.batcher.aclose)
@@ -314,6 +315,15 @@ class Server:
     @property
     def absences(self) -> int:
         return self.batcher.absences()
+
+    @property
+    def seen(self) -> str:
+        commit = self.store.last_commit
+        return self._grants.seen(commit) if commit else ""
+
+    async def compare(self, seen: str) -> None:
+        if commit := self._grants.commit_of(seen):
+            await self.store.compare(commit)
 
     @property
     def looked_at_ms(self) -> int | None:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=Answer)
 
-KEY_HEADER = "Muster-Worker"
+KEY_HEADER, SEEN_HEADER = "Muster-Worker", "Muster-Seen"
 REPLY_S_MIN = 1.0
 GIT_S = 120.0
 """What git may take at the server, besides."""
@@ -92,6 +92,8 @@ class HttpCrew:
         self._key = {KEY_HEADER: key} if key else {}
         self._worker_id = ""
         self._own: _OwnToken | None = None
+        self._seen = ""
+        """The newest commit of the servers' that this worker was told of."""
         self._renewing = threading.Lock()
         self._places = places_of(os.fspath(socket), ca)
         self._socket = socket
@@ -125,8 +127,11 @@ class HttpCrew:
         return self._call(command, Claimed, wait_s)
 
     def heartbeat(self, command: c.Heartbeat, *, wait_s: float) -> HeartbeatAnswer:
+        headers = {SEEN_HEADER: self._seen} if self._seen else None
         try:
-            return self._call(command, HeartbeatAnswer, wait_s)
+            answer = self._call(command, HeartbeatAnswer, wait_s, headers=headers)
+            self._seen = max(answer.seen, self._seen, key=_told_at_ms)
+            return answer
         except Conflict:  # it has no token any more
             return HeartbeatAnswer(known=False, drain=True, attempts=())
 
@@ -170,12 +175,30 @@ class HttpCrew:
             self._connections.add(made)
         return made
 
-    def _call(self, command: c.Command, answer: type[A], wait_s: float = 0.0) -> A:
+    def _call(
+        self,
+        command: c.Command,
+        answer: type[A],
+        wait_s: float = 0.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> A:
         target, body = _said(command)
-        return self._say("POST", target + (f"?wait={wait_s:g}" if wait_s else ""), body, answer, wait_s)
+        target += f"?wait={wait_s:g}" if wait_s else ""
+        return self._say("POST", target, body, answer, wait_s, headers=headers)
 
-    def _say(self, method: str, target: str, body: bytes, answer: type[A], wait_s: float = 0.0) -> A:
+    def _say(
+        self,
+        method: str,
+        target: str,
+        body: bytes,
+        answer: type[A],
+        wait_s: float = 0.0,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> A:
         """With the worker's own token, where it has one."""
+        more = dict(headers or {})
         if self._places is not None and not self._worker_id:
             raise Unavailable("this worker is not registered yet; nothing was said", "try again in a moment")
         own = self._own
@@ -183,13 +206,13 @@ class HttpCrew:
             with suppress(NotAllowed, Unavailable):  # it counts for a while yet
                 own = self._renew(own)
         if own is None:
-            return self._ask(method, target, body, answer, wait_s)
+            return self._ask(method, target, body, answer, wait_s, headers=more)
         try:
-            return self._ask(method, target, body, answer, wait_s, headers=_bearer(own))
+            return self._ask(method, target, body, answer, wait_s, headers=_bearer(own) | more)
         except Forbidden:
             raise
         except NotAllowed:  # this host has slept, or the server's keys are others by now
-            return self._ask(method, target, body, answer, wait_s, headers=_bearer(self._renew(own)))
+            return self._ask(method, target, body, answer, wait_s, headers=_bearer(self._renew(own)) | more)
 
     def _renew(self, own: _OwnToken) -> _OwnToken:
         """Unless another thread has done so.  Raises Conflict for a worker that has ended, or that a store which
@@ -245,6 +268,12 @@ class HttpCrew:
 def _said(command: c.Command) -> tuple[str, bytes]:
     """Where to, and what."""
     return f"/worker/v1/{_NAMES[type(command)]}", msgspec.json.encode(command)
+
+
+def _told_at_ms(seen: str) -> int:
+    """By the database's clock; nothing is older than all."""
+    at_ms = seen.partition(".")[0]
+    return int(at_ms) if at_ms.isascii() and at_ms.isdigit() else 0
 
 
 def _bearer(own: _OwnToken) -> dict[str, str]:

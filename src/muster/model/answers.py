@@ -143,6 +143,9 @@ class HeartbeatAnswer(Answer, frozen=True, kw_only=True):
     """False: the worker was declared dead; it registers anew under another name."""
     drain: bool
     attempts: tuple[AttemptOrder, ...]
+    seen: str = ""
+    """The newest commit of this server: the worker's next heartbeats bring it, to whichever server, as the header
+    `Muster-Seen`, so that a database which is behind it is noticed."""
 
 
 class Registered(Answer, frozen=True, kw_only=True):

@@ -41,6 +41,18 @@ class Grants:
             self.proof(incarnation, task_id, epoch, worker_id).encode(), proof.encode()
         )
 
+    def seen(self, commit: str) -> str:
+        """That commit, for a worker to carry to the next server that it comes to."""
+        made = hashlib.blake2b(
+            commit.encode(), key=self._key, digest_size=_MAC_BYTES, person=b"muster-commit"
+        )
+        return f"{commit}.{made.hexdigest()}"
+
+    def commit_of(self, seen: str) -> str:
+        """What `seen` was made of; empty for what is made up."""
+        commit = seen.rpartition(".")[0]
+        return commit if hmac.compare_digest(self.seen(commit).encode(), seen.encode()) else ""
+
     def mark(self, about: str, value: str) -> str:
         """Tells whether two values about one thing are the same, and nothing else of them."""
         data = f"{about}\0{value}".encode(errors="surrogatepass")

@@ -69,6 +69,13 @@ class OwnerActions(Protocol):
         """How often the store was away."""
 
     @property
+    def seen(self) -> str:
+        """Its newest commit, for workers to bring to other servers of its store; empty where there are none."""
+
+    async def compare(self, seen: str) -> None:
+        """Nothing is written any more where the store is behind what a worker has seen."""
+
+    @property
     def looked_at_ms(self) -> int | None:
         """Wall time of the coordinator's last look at all workers and leases."""
 

@@ -31,6 +31,7 @@ from muster.web.worker_identity import own_token, speaker
 
 routes = Routes()
 KEY = {"Muster-Worker": "The key of its folder: who has that, and the member's token, speaks for the worker."}
+SEEN = {"Muster-Seen": "`seen` of its last answer, from whichever server of the store."}
 
 for _name, _shape in COMMANDS.items():
     if _shape not in {c.AskSecrets, c.Register, c.Claim, c.Heartbeat}:
@@ -124,17 +125,19 @@ async def _crew_stays(web: Backend) -> bool:
     return await web.reads.meta("crew") != CrewStatus.STOPPED
 
 
-@routes.post("/worker/v1/heartbeat", answer=HeartbeatAnswer)
+@routes.post("/worker/v1/heartbeat", answer=HeartbeatAnswer, headers=SEEN)
 async def heartbeat(web: Backend, request: Request, query: WaitQuery, body: c.Heartbeat) -> Answer:
     """Renews at once; held while there are no orders, `wait` seconds at most, so that a cancel or a stop reaches
     the worker without delay."""
+    if seen := request.header(b"muster-seen"):
+        await web.owner.compare(seen)
     with web.wakeups.listen(orders_for(body.worker_id)) as listener:
         answer = await web.engine.execute(body)
         _told(web, body, answer)
         if query.wait and _quiet(answer) and not web.closing.is_set() and await listener.wait(query.wait):
             await request.let_in_again()
             answer = await web.engine.execute(body)
-    return answer
+    return replace(answer, seen=web.owner.seen) if isinstance(answer, HeartbeatAnswer) else answer
 
 
 def _told(web: Backend, body: c.Heartbeat, answer: Answer) -> None:

@@ -24,6 +24,7 @@ SLOTS = 5
 """Rows of one server: one for each connection that it writes by, and number 0 for what begins a connection."""
 KEPT_DAYS = 30
 """So long a server's marks are kept after its last one."""
+LIFE_MISSING = "that it was restored is missing, and all that was committed since"
 _DAY_MS = 86_400_000
 _FIELDS = struct.Struct(f"<16s16s{3 + SLOTS}Q")
 _SQL = for_all(load("engine.sql")).by_name
@@ -46,6 +47,30 @@ class Note(NamedTuple):
     def packed(self) -> bytes:
         names = (self.store.encode(), self.server.encode())
         return _FIELDS.pack(*names, self.life, self.at_ms, self.epoch, *self.commits)
+
+
+class Commit(NamedTuple):
+    """As servers tell workers, who tell it the next server that they come to."""
+
+    at_ms: int
+    """By the database's clock."""
+    life: int
+    store: str
+    server: str
+    slot: int
+    number: int
+
+    @property
+    def text(self) -> str:
+        return ".".join(map(str, self))
+
+    @classmethod
+    def of(cls, text: str) -> Commit | None:
+        try:
+            at_ms, life, store, server, slot, number = text.split(".")
+            return cls(int(at_ms), int(life), store, server, int(slot), int(number))
+        except ValueError:
+            return None
 
 
 class DatabaseState(NamedTuple):
@@ -89,6 +114,36 @@ class Marks:
         self._tried: dict[int, int] = {}
         """The last number of each slot, also of a commit that nobody knows the outcome of."""
         self._turn = 0
+        self._last = Commit(0, 0, "", "", 0, 0)
+        self._wall_ms = 0
+
+    @property
+    def last(self) -> str:
+        """This process's newest commit, for whoever has seen what it did; empty before there is one."""
+        return self._last.text if self._last.number else ""
+
+    def recall(self, text: str) -> bool:
+        """Takes another one's word for a commit.  Whether the database is to be asked about it."""
+        commit = Commit.of(text)
+        too_old_ms = self._wall_ms - (KEPT_DAYS - 1) * _DAY_MS
+        if (
+            commit is None
+            or commit.store != self._store
+            or commit.life < self.life
+            or commit.at_ms < too_old_ms
+        ):
+            return False
+        slot = (commit.server, commit.slot)
+        if commit.life > self.life:
+            return True
+        if self._known.get(slot, 0) >= commit.number:
+            return False
+        self._known[slot] = commit.number
+        return True
+
+    def later_life(self, text: str) -> bool:
+        commit = Commit.of(text)
+        return commit is not None and commit.life > self.life
 
     def _know(self, note: Note) -> None:
         for number, commits in enumerate(note.commits):
@@ -115,6 +170,8 @@ class Marks:
         """That was committed, and is about to be acknowledged."""
         self._known[self.server, slot] = max(commits, self._known.get((self.server, slot), 0))
         self.epoch = max(self.epoch, epoch)
+        if wall_ms >= self._last.at_ms:
+            self._last = Commit(wall_ms, self.life, self._store, self.server, slot, commits)
         if self._file is not None:
             self._turn += 1
             self._file.write(self._turn, self._note(wall_ms).packed())
@@ -163,11 +220,11 @@ class Marks:
                 "name the former one; or serve this one from another folder",
             )
         if standing.life < self.life:
-            return "that it was restored is missing, and all that was committed since"
+            return LIFE_MISSING
         if standing.life > self.life and self._store:
             known = {}
             self._known.clear()
-        self._store, self.life = standing.store, standing.life
+        self._store, self.life, self._wall_ms = standing.store, standing.life, standing.wall_ms
         if missing := self._missing(standing, known):
             return missing
         for slot in standing.recent:

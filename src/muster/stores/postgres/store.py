@@ -16,7 +16,7 @@ from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFaul
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
-from muster.stores.postgres.marks import SLOTS, DatabaseState, Marks
+from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks
 from muster.stores.postgres.pooling import Addresses, Connections, TryLater
 from muster.stores.postgres.reads import PostgresReads
 from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest_schema
@@ -38,6 +38,8 @@ LOCKED_S = 10
 """Whoever waits longer for what another transaction holds begins anew."""
 CLOSING_S = 5.0
 STATEMENTS_MAX = 1000
+RESTORING = "muster db restored was begun"
+"""So the reason begins for which nobody writes until that has ended."""
 UPKEEP_S, UPKEEP_AGAIN_S = 3600.0, 60.0
 
 
@@ -98,6 +100,18 @@ class PostgresStore:
         """The highest epoch that the database, or this folder's server, knows to have been granted."""
         return self._marks.epoch
 
+    @property
+    def last_commit(self) -> str:
+        """As `Marks.last`."""
+        return self._marks.last
+
+    async def compare(self, commit: str) -> None:
+        """Halts where the database lacks a commit that some server has acknowledged."""
+        if self._fault is None and not self._restoring and self._marks.recall(commit):
+            await self.look()
+            if self._fault is None and self._marks.later_life(commit):
+                await self.halt(LIFE_MISSING)
+
     async def migrate(self) -> None:
         await _migrated(self._url)
 
@@ -156,7 +170,7 @@ class PostgresStore:
     async def _compare(self, connection: asyncpg.Connection) -> DatabaseState:
         """Halts where the database is behind, and goes on where it no longer is: it may be another server's."""
         standing, missing = await self._marks.look(connection)
-        self.lost = missing
+        self.lost = missing or _told(standing.halted)
         if missing and not self._restoring:
             await connection.execute(_STORE.by_name["halt"], missing, standing.life)
         if halted := missing or standing.halted:
@@ -256,6 +270,13 @@ class PostgresStore:
         except Exception as error:
             raise _meant(error) from error
         return BackedUp(path=str(target), bytes=size, tasks=tasks, schema=newest_schema())
+
+
+def _told(halted: str | None) -> str:
+    """What somebody else has found to be missing, as a worker that has seen it."""
+    if halted is None or halted.startswith(RESTORING) or copy_mark(halted) is not None:
+        return ""
+    return halted
 
 
 _STORE = for_all(load("engine.sql"))
