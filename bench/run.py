@@ -28,6 +28,7 @@ import empty_requests
 import enqueue
 import followers
 import growth
+import in_browser
 import latency
 import many_workers
 import resources
@@ -52,6 +53,7 @@ SECTIONS: dict[str, Section] = {
     "lost": crew_faults.lost,
     "dag": dag.rows,
     "workers": many_workers.rows,
+    "pages": in_browser.rows,
 }
 
 

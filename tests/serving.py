@@ -26,6 +26,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
 from muster.ports.host import ProcessId
+from muster.ports.works import Works
 from muster.runtimes.local import LocalRuntime, LocalWakeups, SystemClock
 from muster.stores.sqlite.copies import back_up
 from muster.stores.sqlite.store import SqliteStore
@@ -44,6 +45,7 @@ class ServedOwner:
     looked_at_ms = None
     first_event_id = 0
     far_git = None
+    works: Works | None = None
     absences = 0
     seen = ""
     listening = ""

@@ -78,6 +78,7 @@ from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
 from muster.ports.runtime import PLAN_FILES
 from muster.ports.vault import Vault
+from muster.ports.works import Works
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.halt import Cause, Halt
@@ -276,6 +277,14 @@ class Owner:
         from muster.app.far_git import LocalGit  # only for workers of other hosts
 
         return LocalGit(self._repository, self._project)
+
+    @functools.cached_property
+    def works(self) -> Works | None:
+        if self._repository is None:
+            return None
+        from muster.app.works import LocalWorks  # only for those who look at pages
+
+        return LocalWorks(self._repository, self._project)
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""

@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 LINK_S = 600
 REPLY_S = 30.0
+ACT_S = 300.0
+"""What is posted may be a push to a forge that is far away."""
 HEAD_BYTES_MAX = 64 << 10
 PORT = 7421
 """The usual one; another one where something listens there."""
@@ -132,7 +134,7 @@ class Door:
             raise OwnerUnavailable("no crew is up, so there is nothing to see", "muster up") from error
         streams = False
         try:
-            async with asyncio.timeout(REPLY_S):
+            async with asyncio.timeout(REPLY_S if request.method == "GET" else ACT_S):
                 writer.write(_message(request))
                 await writer.drain()
                 status, headers = _head(await reader.readuntil(b"\r\n\r\n"))

@@ -21,6 +21,9 @@ _LATER = (
         "app.agents",
         "app.far_git",
         "app.network",
+        "app.pull_request_opening",
+        "app.shared_works",
+        "app.works",
         "outbound.otel",
         "outbound.webhook_post",
         "web.gate",
@@ -28,7 +31,19 @@ _LATER = (
     ),
     *("runtimes.valkey.address", "runtimes.valkey.runtime"),
     *("web.examples", "web.field_words", "web.openapi", "web.reference_page"),
-    *(f"web.pages.{name}" for name in ("assets", "needs", "render", "timeline", "transcript")),
+    *(
+        f"web.pages.{name}"
+        for name in (
+            "assets",
+            "diff_rows",
+            "forecasts",
+            "needs",
+            "plan_drawing",
+            "render",
+            "timeline",
+            "transcript",
+        )
+    ),
 )
 """What owner and workers import when they first need it.  A test of the tree knows all."""
 

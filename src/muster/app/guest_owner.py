@@ -65,6 +65,10 @@ class GuestOwner:
     def far_git(self) -> None:
         """It has no folder."""
 
+    @property
+    def works(self) -> None:
+        """As far_git."""
+
     def halted(self) -> StoreFault | None:
         return self._owner.halted()
 

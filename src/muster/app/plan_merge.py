@@ -15,11 +15,13 @@ from typing import NamedTuple
 from muster.hosts.user_git import UserGit, said, text_of
 from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
 from muster.model.refs import plan_branch
+from muster.model.works import BroughtCommit, BroughtFile, PlanMerged
 from muster.plans.files import LocalPlanFiles
 from muster.plans.versions import alike
 from muster.worker.git import find_repository
 
 NAMED_MAX = 10
+TOLD_MAX = 50
 _UNDER_WAY = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
 _REGULAR = ("100644", "100755")
 _LOCAL_CHANGES = "would be overwritten by merge"
@@ -105,6 +107,35 @@ def look(git: UserGit, plan: str, file: Path | None, done: frozenset[str]) -> In
     if own is not None and merged(git, own, own.ours).conflict:
         conflicts.append(own.path)
     return replace(found, conflicts=tuple(filter(None, conflicts)))
+
+
+def by_task(found: tuple[Brought, ...]) -> dict[str, list[Brought]]:
+    tasks: dict[str, list[Brought]] = {}
+    for one in found:
+        tasks.setdefault(one.task, []).append(one)
+    return tasks
+
+
+def message_of(plan: str, found: Incoming) -> str:
+    """What the merge commit says."""
+    tasks = by_task(found.commits)
+    lines = [f"- {task}: {commits[-1].subject}" for task, commits in tasks.items() if task][:TOLD_MAX]
+    return "\n\n".join(filter(None, (f"Merge plan {plan} ({found.branch})", "\n".join(lines))))
+
+
+def answer_of(plan: str, found: Incoming, commit: str | None) -> PlanMerged:
+    return PlanMerged(
+        plan=plan,
+        branch=found.branch,
+        into=found.into or None,
+        commit=commit,
+        commits=tuple(
+            BroughtCommit(commit=one.commit, task=one.task or None, subject=one.subject)
+            for one in found.commits
+        ),
+        files=tuple(BroughtFile(change=change, path=path) for change, path in found.files),
+        conflicts=found.conflicts,
+    )
 
 
 def brought(git: UserGit, tip: str, since: str = "HEAD") -> tuple[Brought, ...]:

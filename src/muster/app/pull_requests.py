@@ -335,27 +335,12 @@ class Looking:
         if record.task:
             return self._known(record.ref)
         commit = record.commit
-        refs = [*self._of_line(commit, path, line), *self._of_file(commit, path)]
         since = tip_of(self.git, record.remote, record.base) or f"{commit}~1"
-        refs += [one.task for one in reversed(brought(self.git, commit, since))]
+        refs = authors_of(self.git, commit, path, line, since)
         for ref in filter(None, refs):
             if (task := self._known(ref)) is not None:
                 return task
         return None
-
-    def _of_line(self, commit: str, path: str, line: int | None) -> list[str]:
-        if not path or not line:
-            return []
-        asked = ("blame", "-s", "-l", "--first-parent", f"-L{line},{line}", commit, "--", path)
-        name = text_of(self.git.ask(*asked).stdout).partition(" ")[0].lstrip("^")
-        return self._tasks("-1", name) if name else []
-
-    def _of_file(self, commit: str, path: str) -> list[str]:
-        """Of the plan's commits that have changed it, the newest first."""
-        return self._tasks("-m", "--first-parent", "-20", commit, "--", path) if path else []
-
-    def _tasks(self, *words: str) -> list[str]:
-        return text_of(self.git.ask("log", "--format=%(trailers:key=Task,valueonly)", *words).stdout).split()
 
     def _known(self, ref: str) -> Json | None:
         try:
@@ -364,6 +349,22 @@ class Looking:
         except NotFound:
             return None
         return task
+
+
+def authors_of(git: UserGit, commit: str, path: str, line: int | None, since: str) -> list[str]:
+    """`plan/key` of those whose work a place on a plan's branch may be: the line's, the file's, the newest's."""
+    found: list[str] = []
+    if path and line:
+        asked = ("blame", "-s", "-l", "--first-parent", f"-L{line},{line}", commit, "--", path)
+        name = text_of(git.ask(*asked).stdout).partition(" ")[0].lstrip("^")
+        found += _tasks(git, "-1", name) if name else []
+    if path:  # of the plan's commits that have changed it, the newest first
+        found += _tasks(git, "-m", "--first-parent", "-20", commit, "--", path)
+    return [*found, *(one.task for one in reversed(brought(git, commit, since)))]
+
+
+def _tasks(git: UserGit, *words: str) -> list[str]:
+    return text_of(git.ask("log", "--format=%(trailers:key=Task,valueonly)", *words).stdout).split()
 
 
 def has_moved_on(api: Api, proposal: Proposal) -> bool:

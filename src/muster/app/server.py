@@ -72,6 +72,7 @@ from muster.outbound.webhook_post import WebhookPost
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Runtime
 from muster.ports.vault import Vault
+from muster.ports.works import Works
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.postgres.files import ARTIFACT, FileKey, Part, PostgresFiles
@@ -328,6 +329,14 @@ class Server:
     @property
     def looked_at_ms(self) -> int | None:
         return self._reaper.looked_at_ms if self._reaper and self.term else None
+
+    @property
+    def works(self) -> Works | None:
+        if self.far_git is None:
+            return None
+        from muster.app.shared_works import SharedWorks  # only for those who look at pages
+
+        return SharedWorks(self.far_git)
 
     def halted(self) -> StoreFault | None:
         return self.store.fault

@@ -90,9 +90,10 @@ class SharedGit:
     async def begin(self) -> None:
         """Raises BadConfig where this is not the repository of the other servers, Unavailable where it is away:
         whoever needs it later asks again."""
-        await self._open()
+        await self.mirror()
 
-    async def _open(self) -> GitMirror:
+    async def mirror(self) -> GitMirror:
+        """This server's copy.  Raises as `begin`."""
         async with self._opening:
             return self._mirror or await self._opened()
 
@@ -128,7 +129,7 @@ class SharedGit:
     async def part(self, plan: str, key: str, asked: GitFetch) -> GitPart:
         if asked.bundle is not None:
             return await self._at(GitPart(repository=True), _out(asked.task_id, asked.bundle), asked.offset)
-        mirror = await self._open()
+        mirror = await self.mirror()
         told = await detached_call(self._standing, mirror, plan, key)
         wanted = commits_of(told)
         digest = hashlib.sha256("\n".join([*sorted(wanted), "", *sorted(asked.have)]).encode()).hexdigest()
@@ -167,7 +168,7 @@ class SharedGit:
                 await self._files.put(name, sha256, size, read)
 
     async def take(self, plan: str, key: str, part: GitSend) -> GitReceived:
-        mirror = await self._open()
+        mirror = await self.mirror()
         done = GitReceived(received=part.size, whole=True)
         if not part.offset and await detached_call(self._settle, mirror, plan, key, part, None):
             return done
@@ -214,7 +215,7 @@ class SharedGit:
     async def publish(
         self, plan: str, asked: GitPublish, intend: Callable[[str, str, str], Awaitable[None]]
     ) -> GitMoved:
-        mirror = await self._open()
+        mirror = await self.mirror()
         try:
             looked = await detached_call(self._look, mirror, plan, asked)
             if isinstance(looked, GitMoved):
@@ -252,7 +253,7 @@ class SharedGit:
         self, branch: str, commit: str, turn: str, told: Callable[[bool], Awaitable[None]]
     ) -> bool:
         """As ports.branches.Branches: nothing is moved any more by who has noted that turn, or it has been."""
-        mirror = await self._open()
+        mirror = await self.mirror()
         await told(await detached_call(self._decide, mirror, branch, commit, turn))
         return True
 

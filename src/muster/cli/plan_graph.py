@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from muster.cli.output import Screen, clean
 from muster.model.json_value import Json
+from muster.model.plan_graph import depths
 from muster.model.states import TaskStatus
 
 DEPTH_MAX = 12
@@ -52,7 +53,7 @@ def edges(graph: Graph) -> list[tuple[int, int]]:
 
 def tree(graph: Graph, screen: Screen) -> Iterator[str]:
     """Each task once, below the one of its dependencies that comes last; the others are named beside it."""
-    depth = _depths(graph)
+    depth = depths(graph.parents)
     below: dict[int | None, list[int]] = {}
     for child, parents in graph.parents.items():
         # The deepest one: then all of them stand above it.
@@ -83,22 +84,6 @@ def _line(graph: Graph, number: int, indent: str, parent: int | None, screen: Sc
     return (
         f"{indent}{screen.badge(graph.looks.get(number, 'archived'), '')} {clean(task['key'])}{title}{after}"
     )
-
-
-def _depths(graph: Graph) -> dict[int, int]:
-    """How many tasks stand above each at most.  Without recursion: chains are long."""
-    depth: dict[int, int] = {}
-    for root in graph.parents:
-        todo = [root]
-        while todo:
-            number = todo[-1]
-            unknown = [parent for parent in graph.parents[number] if parent not in depth]
-            if unknown:
-                todo += unknown
-                continue
-            todo.pop()
-            depth[number] = 1 + max((depth[parent] for parent in graph.parents[number]), default=0)
-    return depth
 
 
 def dot(graph: Graph, name: str) -> Iterator[str]:

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import argparse
 
-from muster.app.plan_merge import Brought, Incoming, look, merge, repository_git
+from msgspec import to_builtins
+
+from muster.app.plan_merge import (
+    TOLD_MAX,
+    Incoming,
+    answer_of,
+    by_task,
+    look,
+    merge,
+    message_of,
+    repository_git,
+)
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json, shell_word
 from muster.config.project import Project
-from muster.model.json_value import Json
 from muster.model.wording import counted
 
-TOLD_MAX = 50
 _COLOURS = {"A": GREEN, "D": RED}
 _SHORT = 9
 
@@ -21,9 +30,9 @@ def run(
     git = repository_git(project.root)
     found = look(git, plan, project.root / source if source else None, done)
     screen = Screen(args.color)
-    commit = None if args.dry_run or not found.commits else merge(git, found, _message(plan, found))
+    commit = None if args.dry_run or not found.commits else merge(git, found, message_of(plan, found))
     if args.json:
-        print_json(_told(plan, found, commit))
+        print_json(to_builtins(answer_of(plan, found, commit)))
     elif not found.commits:
         screen.line(f"nothing to merge: {clean(found.branch)} has nothing that {_into(found)} has not")
     elif commit is None:
@@ -31,33 +40,6 @@ def run(
     else:
         _tell(screen, found, f"merged   {_count(found)} into {_into(found)}: {commit[:_SHORT]}")
     return 0
-
-
-def by_task(found: tuple[Brought, ...]) -> dict[str, list[Brought]]:
-    tasks: dict[str, list[Brought]] = {}
-    for one in found:
-        tasks.setdefault(one.task, []).append(one)
-    return tasks
-
-
-def _message(plan: str, found: Incoming) -> str:
-    tasks = by_task(found.commits)
-    lines = [f"- {task}: {commits[-1].subject}" for task, commits in tasks.items() if task][:TOLD_MAX]
-    return "\n\n".join(filter(None, (f"Merge plan {plan} ({found.branch})", "\n".join(lines))))
-
-
-def _told(plan: str, found: Incoming, commit: str | None) -> Json:
-    return {
-        "plan": plan,
-        "branch": found.branch,
-        "into": found.into or None,
-        "commit": commit,
-        "commits": [
-            {"commit": c.commit, "task": c.task or None, "subject": c.subject} for c in found.commits
-        ],
-        "files": [{"change": change, "path": path} for change, path in found.files],
-        "conflicts": list(found.conflicts),
-    }
 
 
 def _count(found: Incoming) -> str:

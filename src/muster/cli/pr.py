@@ -9,38 +9,27 @@ from typing import TypeVar
 
 from msgspec import to_builtins
 
-from muster.app.plan_merge import repository_git
-from muster.app.pull_request_text import text_for
+from muster.app.pull_request_opening import Opened, Opening
 from muster.app.pull_requests import (
     Looking,
     Proposal,
     PullRecord,
-    Target,
     alone,
-    base_of,
     has_moved_on,
     keep,
     only_follower,
-    plan_target,
-    publish,
-    push,
     records,
-    remote_of,
-    task_target,
-    tip_of,
     wanted,
 )
-from muster.app.settings import load_config
 from muster.cli.context import Context, connect, refuse_attempts
 from muster.cli.output import Screen, clean, inert, note, now_ms, print_json, shell_word
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, Waiting, duration_s
 from muster.client.api import task_path
-from muster.hosts.user_git import text_of
 from muster.model.errors import NotFound, OwnerUnavailable, Unavailable
 from muster.model.json_value import Json
 from muster.model.wording import counted
-from muster.outbound.forges import OPEN, PENDING, Forge, forge_of
+from muster.outbound.forges import OPEN, PENDING
 
 T = TypeVar("T")
 
@@ -101,40 +90,16 @@ def add(parser: argparse.ArgumentParser) -> None:
     retrying.add_argument("ref", metavar="PLAN|TASK")
 
 
-class _Work:
+class _Work(Opening):
     """One command about pull requests."""
 
     def __init__(self, args: argparse.Namespace, context: Context) -> None:
+        super().__init__(context.api, context.project)
         self.args = args
         self.context = context
-        self.git = repository_git(context.project.root)
-        self.config = load_config(context.project.root)
-        self._forges: dict[str, Forge] = {}
 
-    def forge(self, remote: str) -> Forge:
-        if remote not in self._forges:
-            url = text_of(self.git.ask("remote", "get-url", "--", remote).stdout)
-            self._forges[remote] = forge_of(url, self.config.git.forge)
-        return self._forges[remote]
-
-    def target(self, word: str) -> tuple[str, Target]:
-        plan, task = wanted(self.context.api, word)
-        return plan, plan_target(self.git, plan) if task is None else task_target(self.git, task)
-
-    def publish(self, only: PullRecord | None = None) -> tuple[PullRecord, bool, bool]:
-        """(the pull request, whether it is new, whether anything was pushed)."""
-        args, project = self.args, self.context.project
-        plan, target = self.target(args.ref)
-        known = records(project).get(target.ref)
-        remote = remote_of(self.git, args.remote or (known.remote if known else ""))
-        base = args.base or (known.base if known else base_of(self.git))
-        forge = self.forge(remote)  # before anything leaves this machine
-        pushed = push(self.git, remote, target, base)
-        since = tip_of(self.git, remote, base)
-        text = text_for(self.context.api, self.git, self.config, target, plan=plan, base=since)
-        given = {"remote": remote, "base": base, "new_base": args.base}
-        record, new = publish(forge, target, text, only=only, **given)
-        return keep(project, record), new, pushed
+    def publish(self, only: PullRecord | None = None) -> Opened:
+        return self.open(self.args.ref, remote=self.args.remote, base=self.args.base, only=only)
 
     def looking(self, record: PullRecord) -> Looking:
         return Looking(self.context.api, self.git, self.forge(record.remote), now_ms())

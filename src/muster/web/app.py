@@ -25,8 +25,11 @@ RESOURCES = (
     ),
     *("metrics", "owner", "plans", "pools", "queues", "reference", "secrets", "sign_in_links", "streams"),
     *("tasks", "webhooks"),
-    *("worker_protocol", "workers"),
-    *(f"pages.{name}" for name in ("live", "overview", "plans", "sign_in", "task_forms", "tasks")),
+    *("worker_protocol", "workers", "works"),
+    *(
+        f"pages.{name}"
+        for name in ("live", "overview", "plans", "proposals", "review", "sign_in", "task_forms", "tasks")
+    ),
 )
 """A module each."""
 

@@ -22,6 +22,7 @@ from muster.ports.host import ProcessId
 from muster.ports.runtime import Runtime, Wakeups
 from muster.ports.store import Reads
 from muster.ports.vault import Vault
+from muster.ports.works import Works
 from muster.web.event_counts import EventCounts
 from muster.web.feed import EventFeed
 from muster.web.http import Request
@@ -82,6 +83,10 @@ class OwnerActions(Protocol):
     @property
     def far_git(self) -> FarGit | None:
         """None: tasks have no working trees."""
+
+    @property
+    def works(self) -> Works | None:
+        """None: what tasks have made is in no repository that is here."""
 
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""

@@ -30,6 +30,9 @@ _CHANGES = {
 _SECRET = frozenset({"secrets", "tokens", "webhooks"})
 """To read of these is to need the same right as to change them."""
 
+_OF_THE_FOLDER = (["merge"], ["pull-request"])
+"""Of a task or a plan: what changes the branch that whoever runs the server has checked out, or is pushed by
+their login."""
 
 _TO_BEGIN = frozenset({"/worker/v1/register", "/worker/v1/token"})
 """Of workers, with what they were started with; everything else is said with the token that these give them."""
@@ -48,6 +51,8 @@ def right_for(method: str, parts: Sequence[str]) -> Right:
         return Right.WORK  # to serve one is to claim
     if resource == "agents" and parts[4:5] == ["tasks"]:
         return Right.WORK
+    if resource in {"agent-tasks", "plans"} and parts[5:] in _OF_THE_FOLDER:
+        return Right.CREW
     return _CHANGES.get(resource, Right.STORE)
 
 

@@ -31,6 +31,7 @@ _OPTIONS = {
     "gc.auto": "0",
     "maintenance.auto": "false",
 }
+_GIT = ("git", *(part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")))
 _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}
 _WHO = ("AUTHOR", "COMMITTER")
 _LOCK = "muster.lock"
@@ -135,16 +136,13 @@ class Repository(Struct, frozen=True):
         self, *arguments: str, cwd: Path | None = None, **more: Unpack[More]
     ) -> subprocess.CompletedProcess[bytes]:
         """As `ask`, with what it printed byte for byte."""
-        env = {name: value for name, value in handed_on().items() if not name.startswith("GIT_")}
-        env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-        env |= self.committer.env if self.committer is not None else {}
+        env = self._env()
         if "index" in more:
             env["GIT_INDEX_FILE"] = str(more["index"])
         within_s = more.get("within_s", GIT_S)
-        options = [part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")]
         try:
             return subprocess.run(
-                ["git", *options, *arguments],
+                [*_GIT, *arguments],
                 cwd=cwd or self.top,
                 env=env,
                 input=os.fsencode(more.get("given", "")),
@@ -156,6 +154,27 @@ class Repository(Struct, frozen=True):
         except subprocess.TimeoutExpired as error:
             # A filter or a remote that hangs must not hold the lock for ever.
             raise GitFailed(f"git {arguments[0]} took more than {within_s:g} s", "try it by hand") from error
+
+    def first_bytes(self, *arguments: str, most: int) -> tuple[bytes, bool]:
+        """At most so much of what git prints, and whether that is all of it.  Raises GitFailed."""
+        none = subprocess.DEVNULL
+        asked = [*_GIT, *arguments]
+        with subprocess.Popen(
+            asked, cwd=self.top, env=self._env(), stdin=none, stdout=subprocess.PIPE, stderr=none
+        ) as git:
+            assert git.stdout is not None
+            data = git.stdout.read(most + 1)
+            if len(data) > most:
+                git.kill()
+                return data[:most], False
+        if git.returncode:
+            raise GitFailed(f"git {arguments[0]} failed in {self.top}", "try it by hand")
+        return data, True
+
+    def _env(self) -> dict[str, str]:
+        env = {name: value for name, value in handed_on().items() if not name.startswith("GIT_")}
+        env |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        return env | dict(self.committer.env if self.committer is not None else {})
 
     def commit_of(self, name: str, cwd: Path | None = None) -> str | None:
         found = self.ask("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", cwd=cwd)

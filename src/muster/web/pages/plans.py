@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from muster.model import commands as c
@@ -23,6 +25,10 @@ from muster.web.pages.forms import (
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
+from muster.web.works import coming as plan_coming
+
+if TYPE_CHECKING:
+    from muster.web.pages.plan_drawing import Chart
 
 routes = Routes(pages=True)
 
@@ -35,7 +41,12 @@ PLAN_ACTIONS = {
     "cancel": Action(
         "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
     ),
+    "merge": Action(
+        "Merge", (), "Its branch is merged into the one that is checked out in the crew's folder."
+    ),
+    "review": Action("Send back"),
 }
+"""Those of the API, and what its review does."""
 
 
 class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
@@ -55,14 +66,22 @@ async def plans(web: Backend, request: Request, query: DoneQuery) -> Reply:
 @routes.get("/plans/{plan}")
 async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) -> Reply:
     """A plan in its order and groups."""
+    from muster.web.pages.forecasts import chart_of
     from muster.web.pages.render import json_of, page
 
     progress = json_of(await web.queries.plan(plan))
+    name, now_ms = progress["plan"]["name"], time.time_ns() // 1_000_000
     whole = sum(progress["plan"]["counts"].values()) <= WHOLE_MAX and not query.after
     most = WHOLE_MAX if whole else PART
     selection = TaskFilter(plan=plan, groups=True, after_id=query.after, limit=most)
     tasks = [json_of(task) for task in await web.queries.tasks(selection)]
-    rows = _rows(json_of(await web.queries.items(plan)), tasks) if whole else _part(tasks)
+    drawn: Json = {"graph": None, "gantt": None, "forecast": None, "critical": []}
+    if whole:
+        chart = await chart_of(web, name, tasks)
+        rows = _rows(json_of(await web.queries.items(plan)), tasks, chart)
+        drawn = await _drawn(web, name, chart, now_ms)
+    else:
+        rows = _part(tasks)
     return page(
         request,
         "plan.html",
@@ -71,7 +90,10 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         settled=progress["settled"],
         rows=rows,
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
-        plan_actions=_possible(progress),
+        plan_actions=PLAN_ACTIONS,
+        possible=_possible(progress),
+        work=web.owner.works is not None,
+        **drawn,
     )
 
 
@@ -83,7 +105,12 @@ async def confirm(web: Backend, request: Request, plan: str, action: str) -> Rep
     progress = json_of(await web.queries.plan(plan))
     wanted = _known(action)
     refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
-    return page(request, "confirm_plan.html", action=action, plan=progress["plan"], wanted=wanted)
+    coming = None
+    if action == "merge":
+        coming = json_of(await plan_coming(web, plan))
+    return page(
+        request, "confirm_plan.html", action=action, plan=progress["plan"], wanted=wanted, coming=coming
+    )
 
 
 @routes.post("/plans/{plan}/{action}")
@@ -99,22 +126,39 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     return back_to(fields, here, action)
 
 
+async def _drawn(web: Backend, name: str, chart: Chart, now_ms: int) -> Json:
+    from muster.web.pages.forecasts import told_of
+    from muster.web.pages.plan_drawing import gantt, graph
+
+    told = await told_of(web, name, chart, now_ms)
+    critical = chart.critical(now_ms, told["end"]["typical_ms"] if told["end"] else 1)
+    return {
+        "forecast": told,
+        "graph": graph(chart, critical),
+        "gantt": gantt(chart, now_ms),
+        "critical": [
+            {"id": number, "name": chart.names[number]}
+            for number in critical
+            if number in chart.views and not chart.views[number]["isGroup"]
+        ],
+    }
+
+
 def _known(action: str) -> Action:
     """Raises NotFound."""
     found = PLAN_ACTIONS.get(action)
-    if found is None:
+    if found is None or action == "review":
         raise NotFound(f"no page has an action {action[:50]!r}", "muster plan --help")
     return found
 
 
-def _possible(progress: Json) -> dict[str, Action]:
+def _possible(progress: Json) -> list[str]:
     halt = "resume" if progress["plan"]["paused"] else "pause"
-    names = [halt] if progress["settled"] else [halt, "cancel"]
-    return {name: PLAN_ACTIONS[name] for name in names}
+    return [halt] if progress["settled"] else [halt, "cancel"]
 
 
-def _rows(items: list[Json], tasks: list[Json]) -> list[Json]:
-    """Items with how deep they stand, each task with where it is."""
+def _rows(items: list[Json], tasks: list[Json], chart: Chart) -> list[Json]:
+    """Items with how deep they stand, each task with where it is and what it comes after."""
     known = {task["key"]: task for task in tasks}
     depths: dict[str | None, int] = {None: 0}
     rows: list[Json] = []
@@ -122,7 +166,8 @@ def _rows(items: list[Json], tasks: list[Json]) -> list[Json]:
         depth = depths.get(item["parent"], 0)
         depths[item["id"]] = depth + 1
         task = known.get(item["id"]) if item["type"] == TASK else None
-        rows.append({**item, "depth": min(depth, 5), "task": task})
+        above = [chart.names[parent] for parent in chart.parents.get(task["id"], ())] if task else []
+        rows.append({**item, "depth": min(depth, 5), "task": task, "after": above})
     return rows
 
 
@@ -136,8 +181,9 @@ def _part(tasks: list[Json]) -> list[Json]:
             title = here[depth]
             if title and here[: depth + 1] != above[: depth + 1]:
                 row = {"type": kind, "id": f"{kind}-{task['id']}", "title": title, "tasks": None}
-                rows.append({**row, "depth": depth, "task": None})
+                rows.append({**row, "depth": depth, "task": None, "after": []})
         above = here
         depth = sum(map(bool, here))
-        rows.append({"type": TASK, "id": task["key"], "title": task["title"], "depth": depth, "task": task})
+        row = {"type": TASK, "id": task["key"], "title": task["title"], "after": []}
+        rows.append({**row, "depth": depth, "task": task})
     return rows

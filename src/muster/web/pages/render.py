@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -47,14 +47,13 @@ _EVERYTHING = RIGHTS[Role.OWNER]
 def page(request: Request, template: str, *, status: int = 200, **content: Any) -> Reply:
     visit = visit_of(request)
     who = request.identity
-    rights = _EVERYTHING if who is None else who.rights
     text = (
         _environment()
         .get_template(template)
         .render(
             csrf=visit.csrf,
             here=f"{request.path}?{request.query}" if request.query else request.path,
-            may=lambda method, path: right_for(method, path.split("/")) in rights,
+            may=may_of(request),
             who=who,
             door=door(request),
             signed_in=who is not None or door(request),
@@ -66,6 +65,12 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
     met = visit.new and status < 400 and request.method == "GET"
     headers = (*SECURITY, cookie(request, visit.secret)) if met else SECURITY
     return Reply(status, text.encode(), HTML, headers)
+
+
+def may_of(request: Request) -> Callable[[str, str], bool]:
+    """Whether who asks may do that there."""
+    rights = _EVERYTHING if request.identity is None else request.identity.rights
+    return lambda method, path: right_for(method, path.split("/")) in rights
 
 
 def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> Reply:
@@ -120,6 +125,7 @@ def _environment() -> jinja2.Environment:
         "counts": _counts,
         "iso": lambda ms: _time(ms).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "clock": lambda ms: _time(ms).strftime("%H:%M:%S"),
+        "day": lambda ms: _time(ms).strftime("%d %b %H:%M"),
         "digest": digest,
         "part": lambda text: quote(text, safe=""),
         "ref": shown.ref_of,

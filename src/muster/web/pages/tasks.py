@@ -86,6 +86,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
         task_actions=TASK_ACTIONS,
+        work=web.owner.works is not None and attempt is not None,
     )
 
 

@@ -1,0 +1,118 @@
+"""What tasks have made, in the repository of this folder or of several servers.  Implements ports.works."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from muster.app.plan_merge import answer_of, look, merge, message_of, named, repository_git
+from muster.app.pull_requests import authors_of
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster.hosts.detached_call import detached_call
+from muster.hosts.user_git import UserGit
+from muster.model.errors import Conflict, NotFound
+from muster.model.refs import attempt_refs, kept_refs, plan_branch
+from muster.model.works import PlanMerged, PullOpened
+from muster.ports.works import WorkChange
+from muster.worker.git import Repository
+
+PATCH_BYTES_MAX = 2 << 20
+LISTING_BYTES_MAX = 1 << 20
+_DIFF = (
+    *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--find-renames"),
+    *("--no-relative", "--unified=3"),
+)
+
+
+class LocalWorks:
+    def __init__(self, repository: Repository, project: Project) -> None:
+        self._repository = repository
+        self._project = project
+
+    async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
+        return await detached_call(of_attempt, self._repository, plan, key, task_id, epoch)
+
+    async def of_plan(self, plan: str) -> WorkChange:
+        return await detached_call(of_plan, self._repository, plan)
+
+    async def authors(self, head: str, path: str, line: int | None) -> list[str]:
+        git = UserGit(self._repository.top)
+        found = await detached_call(authors_of, git, head, path, line, "HEAD")
+        return [ref for ref in found if ref]
+
+    async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
+        return await detached_call(self._merge, plan, source, frozenset(done), True)
+
+    async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
+        return await detached_call(self._merge, plan, source, frozenset(done), False)
+
+    def _merge(self, plan: str, source: str | None, done: frozenset[str], dry: bool) -> PlanMerged:
+        git = repository_git(self._project.root)
+        found = look(git, plan, self._file(source), done)
+        if dry or not found.commits:
+            return answer_of(plan, found, None)
+        if found.conflicts:  # whoever asks is not at the folder, where the rest would have to be done
+            raise Conflict(
+                f"there would be conflicts in {named(found.conflicts)}; nothing was changed",
+                f"in the folder itself: muster plan merge {plan}",
+            )
+        return answer_of(plan, found, merge(git, found, message_of(plan, found)))
+
+    def _file(self, source: str | None) -> Path | None:
+        return self._project.root / source if source else None
+
+    async def pull_request(self, ref: str) -> PullOpened:
+        return await detached_call(self._pull_request, ref)
+
+    def _pull_request(self, ref: str) -> PullOpened:
+        from muster.app.pull_request_opening import Opening  # only for those who open one
+
+        api = Api(Connection(self._project.socket))
+        try:
+            opened = Opening(api, self._project).open(ref)
+        finally:
+            api.close()
+        record = opened.record
+        return PullOpened(
+            ref=record.ref,
+            url=record.url,
+            branch=record.branch,
+            base=record.base,
+            new=opened.new,
+            pushed=opened.pushed,
+        )
+
+
+def of_attempt(repository: Repository, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
+    """Raises NotFound."""
+    there = set(repository.run("for-each-ref", "--format=%(refname)", kept_refs(plan, key)).split())
+    refs = attempt_refs(plan, key, epoch, task_id, there)
+    base, head = repository.commit_of(refs.base), repository.commit_of(refs.kept)
+    if base is None or head is None:
+        raise NotFound(
+            f"no work of {plan}/{key}#{epoch} is kept in this repository",
+            "agents with writes = true, in a git repository, have their work kept",
+        )
+    return _change(repository, base, head)
+
+
+def of_plan(repository: Repository, plan: str) -> WorkChange:
+    """Raises NotFound."""
+    branch = plan_branch(plan)
+    tip = repository.commit_of(f"refs/heads/{branch}")
+    if tip is None:
+        raise NotFound(
+            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
+            f"muster plan show {plan}",
+        )
+    base = repository.ask("merge-base", "HEAD", tip).stdout.partition("\n")[0]
+    return _change(repository, base or repository.run("hash-object", "-t", "tree", "--stdin"), tip)
+
+
+def _change(repository: Repository, base: str, head: str) -> WorkChange:
+    between = (base, head, "--")
+    listing, _ = repository.first_bytes(*_DIFF, "--raw", "--numstat", "-z", *between, most=LISTING_BYTES_MAX)
+    patch, whole = repository.first_bytes(*_DIFF, "--patch", *between, most=PATCH_BYTES_MAX)
+    return WorkChange(base, head, listing, patch, whole)

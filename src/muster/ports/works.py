@@ -1,0 +1,39 @@
+"""What tasks have made, in the repository of this project, for people who look at it from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
+
+from muster.model.works import PlanMerged, PullOpened
+
+
+class WorkChange(NamedTuple):
+    base: str
+    """The commit before it."""
+    head: str
+    listing: bytes
+    """All of its files, by `git diff --raw --numstat -z`."""
+    patch: bytes
+    whole: bool
+    """False: the patch is longer than this."""
+
+
+class Works(Protocol):
+    async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
+        """What the task had changed when this attempt ended.  Raises NotFound."""
+
+    async def of_plan(self, plan: str) -> WorkChange:
+        """What the plan's branch has that the branch it would go into has not.  Raises NotFound."""
+
+    async def authors(self, head: str, path: str, line: int | None) -> list[str]:
+        """`plan/key` of those whose work this place of a plan's branch may be, the likeliest first."""
+
+    async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
+        """What `merge` would bring.  `source` is the plan's file, `done` the boxes that are completed."""
+
+    async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
+        """Into the branch that is checked out.  Raises Conflict where that is not possible without a person."""
+
+    async def pull_request(self, ref: str) -> PullOpened:
+        """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date."""

@@ -1,0 +1,184 @@
+"""A plan as drawings: which task waits for which, and when each was at work.  Numbers for templates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from muster.model.edits import KeptTask
+from muster.model.forecast import TimedTask
+from muster.model.json_value import Json
+from muster.model.plan_graph import critical_path, depths
+from muster.model.shown import COUNT_WORDS
+from muster.model.states import FINAL, TaskStatus
+
+DRAWN_MAX = 300
+"""A graph of more tasks is a thicket: the list says what each waits for."""
+BOX_W, BOX_H, GAP_X, GAP_Y = 170, 30, 50, 12
+NAME_CHARS = 20
+GANTT_W = 1000
+ROW_H = 18
+BAR_MIN = 3
+
+
+class DrawnTask(NamedTuple):
+    id: int
+    x: int
+    y: int
+    name: str
+    look: str
+    title: str
+    critical: bool
+
+
+class DrawnEdge(NamedTuple):
+    path: str
+    critical: bool
+
+
+class DrawnGraph(NamedTuple):
+    boxes: list[DrawnTask]
+    edges: list[DrawnEdge]
+    width: int
+    height: int
+
+
+class GanttBar(NamedTuple):
+    id: int
+    name: str
+    look: str
+    x: int
+    width: int
+    took_ms: int
+
+
+class Gantt(NamedTuple):
+    bars: list[GanttBar]
+    begin_ms: int
+    end_ms: int
+
+
+class Chart(NamedTuple):
+    """A plan's tasks, each with what it waits for of the same plan."""
+
+    parents: dict[int, list[int]]
+    names: dict[int, str]
+    views: Mapping[int, Json]
+
+    @classmethod
+    def of(cls, kept: Sequence[KeptTask], tasks: Sequence[Json]) -> Chart:
+        """`tasks` are as the API sends them."""
+        views = {task["id"]: task for task in tasks}
+        there = [task for task in kept if not task.gone]
+        known = {task.id for task in there}
+        parents = {
+            task.id: [number for number, _, _ in task.dependencies if number in known] for task in there
+        }
+        return cls(parents, {task.id: task.key for task in there}, views)
+
+    def timed(self) -> dict[int, TimedTask]:
+        return {number: timed_of(self.views.get(number), above) for number, above in self.parents.items()}
+
+    def critical(self, now_ms: int, typical_ms: int) -> list[int]:
+        """By what each took, and for those that are left by what they usually take."""
+        took = {number: float(_took(one, now_ms, typical_ms)) for number, one in self.timed().items()}
+        return critical_path(self.parents, took)
+
+
+def timed_of(task: Json | None, parents: Sequence[int]) -> TimedTask:
+    """One without a view was archived: nothing is known of its times."""
+    if task is None:
+        return TimedTask(tuple(parents), None, None, over=True)
+    completed = task["status"] == TaskStatus.COMPLETED
+    return TimedTask(
+        parents=tuple(parents),
+        begun_ms=task["startedAtMs"],
+        ended_ms=task["endedAtMs"] if completed else None,
+        stands=bool(task["needsPerson"]),
+        over=task["status"] in FINAL and not completed and not task["needsPerson"],
+        group=task["isGroup"],
+    )
+
+
+def graph(chart: Chart, critical: Sequence[int]) -> DrawnGraph | None:
+    """From left to right; None where it would be a thicket, or has no edge."""
+    if len(chart.parents) > DRAWN_MAX or not any(chart.parents.values()):
+        return None
+    columns: dict[int, list[int]] = {}
+    for number, depth in depths(chart.parents).items():
+        columns.setdefault(depth, []).append(number)
+    at: dict[int, tuple[int, int]] = {}
+    rows = 0
+    for depth in sorted(columns):
+        column = sorted(columns[depth], key=lambda number: (_middle(chart.parents[number], at), number))
+        rows = max(rows, len(column))
+        for row, number in enumerate(column):
+            at[number] = ((depth - 1) * (BOX_W + GAP_X) + 2, row * (BOX_H + GAP_Y) + 2)
+    chain = set(pairwise(critical))
+    on_chain = set(critical)
+    boxes = [_box(chart, number, place, number in on_chain) for number, place in at.items()]
+    edges = [
+        DrawnEdge(_path(at[parent], at[child]), (parent, child) in chain)
+        for child, above in chart.parents.items()
+        for parent in above
+    ]
+    edges.sort(key=lambda edge: edge.critical)  # what matters lies on top
+    width = len(columns) * (BOX_W + GAP_X) - GAP_X + 4
+    return DrawnGraph(boxes, edges, width, rows * (BOX_H + GAP_Y) - GAP_Y + 4)
+
+
+def _box(chart: Chart, number: int, place: tuple[int, int], critical: bool) -> DrawnTask:
+    task = chart.views.get(number)
+    name = chart.names[number]
+    cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
+    look = task["state"] if task is not None else "archived"
+    title = f"{name}: {task['title']} ({look})" if task is not None else f"{name} ({look})"
+    return DrawnTask(number, place[0], place[1], cut, look, title, critical)
+
+
+def _middle(parents: Sequence[int], at: Mapping[int, tuple[int, int]]) -> float:
+    """Where what it waits for stands: edges cross less."""
+    return sum(at[parent][1] for parent in parents) / len(parents) if parents else 0.0
+
+
+def _path(start: tuple[int, int], end: tuple[int, int]) -> str:
+    x1, y1, x2, y2 = start[0] + BOX_W, start[1] + BOX_H // 2, end[0], end[1] + BOX_H // 2
+    bend = GAP_X // 2
+    return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
+
+
+def gantt(chart: Chart, now_ms: int) -> Gantt | None:
+    """When the last attempt of each was at work; None where none was."""
+    spans = [
+        (task["startedAtMs"], _end(task, now_ms), task)
+        for task in chart.views.values()
+        if task["startedAtMs"] is not None and not task["isGroup"]
+    ]
+    if not spans:
+        return None
+    spans.sort(key=lambda span: (span[0], span[2]["id"]))
+    begin, end = spans[0][0], max(end for _, end, _ in spans)
+    whole = max(1, end - begin)
+    bars = []
+    for begun, ended, task in spans:
+        x = min(GANTT_W - BAR_MIN, (begun - begin) * GANTT_W // whole)
+        width = max(BAR_MIN, min(GANTT_W - x, (ended - begun) * GANTT_W // whole))
+        look = task["state"] or COUNT_WORDS[task["status"]]
+        bars.append(GanttBar(task["id"], task["key"], look, x, width, ended - begun))
+    return Gantt(bars, begin, end)
+
+
+def _end(task: Json, now_ms: int) -> int:
+    """Of its work: one that is not at work any more and not final stopped when it was last heard of."""
+    ended: int = task["endedAtMs"] or (now_ms if task["worker"] is not None else task["updatedAtMs"])
+    begun: int = task["startedAtMs"]
+    return max(ended, begun)
+
+
+def _took(one: TimedTask, now_ms: int, typical_ms: int) -> int:
+    if one.over or one.group:
+        return 0
+    if one.begun_ms is None:
+        return typical_ms
+    return one.ended_ms - one.begun_ms if one.ended_ms is not None else max(typical_ms, now_ms - one.begun_ms)

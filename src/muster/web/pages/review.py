@@ -1,0 +1,314 @@
+"""Work is looked at, line by line, and goes on or back: what an attempt has changed, or all of a plan.
+
+What is written is in the form until it is sent: a page keeps nothing of it at the server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from muster.hosts.detached_call import detached_call
+from muster.model import commands as c
+from muster.model.diffs import FileDiff, parsed
+from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.json_value import Json
+from muster.model.reviews import Remark, review_note
+from muster.model.states import PauseReason
+from muster.model.views import TaskView
+from muster.model.wording import task_name
+from muster.ports.works import WorkChange
+from muster.web.backend import Backend
+from muster.web.holders import one_task
+from muster.web.http import Problem, Reply, Request, error_reply
+from muster.web.pages.forms import SEQ, ask_api, back_to
+from muster.web.pages.overview import DoneQuery
+from muster.web.routes import Routes
+from muster.web.visits import posted
+from muster.web.works import change_of_plan, change_of_task
+
+routes = Routes(pages=True)
+
+REMARKS_MAX = 20
+"""On lines, in one note."""
+_PLACE = re.compile(r"(\d{1,6})([+-]\d{1,9})")
+_BACK = ("resume", "retry")
+"""What sends work back to its agent, whichever is possible."""
+
+
+class ReviewQuery(DoneQuery, frozen=True, kw_only=True):
+    attempt: c.Count | None = None
+    """None: the newest one."""
+    first: c.Count = 0
+    """Files from this one on."""
+
+
+class _Draft(NamedTuple):
+    words: str
+    remarks: Mapping[str, str]
+    """By place: number of the file, sign and line."""
+    fresh: str
+    """Where one was added just now."""
+
+
+class _Reviewed(NamedTuple):
+    """A review's page, whatever it is about."""
+
+    change: WorkChange
+    files: list[FileDiff]
+    draft: _Draft
+    first: int
+    problem: Json | None = None
+
+
+@routes.get("/tasks/{task_id:id}/review")
+async def review_task(web: Backend, request: Request, task_id: int, query: ReviewQuery) -> Reply:
+    """What an attempt has changed, file by file."""
+    return await _task_page(web, request, task_id, query, draft=_draft_of({}), first=query.first)
+
+
+@routes.post("/tasks/{task_id:id}/review")
+async def judge_task(web: Backend, request: Request, task_id: int, query: ReviewQuery) -> Reply:
+    """Another comment, another part of it, or all of it goes back to its agent."""
+    fields = posted(request)
+    do, draft = fields.get("do", ""), _draft_of(fields)
+    if do != "back":
+        return await _task_page(web, request, task_id, query, draft=draft, first=_first_of(do, query.first))
+    try:
+        epoch, change = await change_of_task(web, task_id, query.attempt)
+        _refuse_other(change, fields.get("head", ""))
+        note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
+        task = await one_task(web, task_id)
+        action = _way_back(task)
+        path = f"/api/v1/agent-tasks/{task_id}/{action}"
+        reply = await ask_api(request, path, {"note": note}, if_match=fields.get(SEQ, ""))
+    except MusterError as error:
+        reply = error_reply(error)
+    if reply.status >= 400:
+        return await _task_page(
+            web, request, task_id, query, draft=draft, first=query.first, problem=_problem(reply)
+        )
+    return back_to({}, f"/tasks/{task_id}", action)
+
+
+@routes.get("/plans/{plan}/review")
+async def review_plan(web: Backend, request: Request, plan: str, query: ReviewQuery) -> Reply:
+    """All that a plan's branch has, file by file."""
+    return await _plan_page(web, request, plan, draft=_draft_of({}), first=query.first, done=query.done)
+
+
+@routes.post("/plans/{plan}/review")
+async def judge_plan(web: Backend, request: Request, plan: str, query: ReviewQuery) -> Reply:
+    """Each comment goes back to the task whose work its line is."""
+    fields = posted(request)
+    do, draft = fields.get("do", ""), _draft_of(fields)
+    if do != "back":
+        return await _plan_page(web, request, plan, draft=draft, first=_first_of(do, query.first))
+    try:
+        change = await change_of_plan(web, plan)
+        _refuse_other(change, fields.get("head", ""))
+        reply = await _send_back(web, request, change, draft)
+    except MusterError as error:
+        reply = error_reply(error)
+    if reply.status >= 400:
+        return await _plan_page(web, request, plan, draft=draft, first=query.first, problem=_problem(reply))
+    return back_to({}, f"/plans/{quote(plan, safe='')}", "review")
+
+
+async def _send_back(web: Backend, request: Request, change: WorkChange, draft: _Draft) -> Reply:
+    """Raises where one of them cannot take it: before any of them was sent."""
+    remarks = _remarks(await _files(change), draft)
+    if not remarks:
+        raise Conflict("no comment is on a line, so it is no task's; nothing was sent", "choose a line")
+    of_task: dict[int, tuple[TaskView, list[Remark]]] = {}
+    for one in remarks:
+        task = await _author(web, change, one)
+        of_task.setdefault(task.id, (task, []))[1].append(one)
+    asked = [
+        (task, _way_back(task), review_note("all of its plan", draft.words, said))
+        for task, said in of_task.values()
+    ]
+    reply = Reply(204, b"", "text/plain")
+    for number, (task, action, note) in enumerate(asked):
+        reply = await ask_api(request, f"/api/v1/agent-tasks/{task.id}/{action}", {"note": note})
+        if reply.status >= 400 and number:
+            sent = ", ".join(task_name(one.plan, one.key) for one, _, _ in asked[:number])
+            raise Conflict(
+                f"{sent} got theirs, and the others did not: {reply.detail}", "look at their pages"
+            )
+        if reply.status >= 400:
+            return reply
+    return reply
+
+
+async def _author(web: Backend, change: WorkChange, one: Remark) -> TaskView:
+    """Raises NotFound."""
+    assert web.owner.works is not None, "its diff was shown"
+    line = int(one.place[1:]) if one.place.startswith("+") else None
+    for ref in await web.owner.works.authors(change.head, one.path, line):
+        try:
+            task_id, _ = await web.queries.resolve(ref)
+            return await one_task(web, task_id)
+        except NotFound:
+            continue
+    raise NotFound(f"{one.where} is no task's work; nothing was sent", "take this comment out")
+
+
+def _way_back(task: TaskView) -> str:
+    """Raises Conflict."""
+    for action in _BACK:
+        if action in task.actions:
+            return action
+    name = task_name(task.plan, task.key)
+    raise Conflict(f"{name} cannot take a note now: {task.why}; nothing was sent", "wait until it has ended")
+
+
+def _draft_of(fields: Mapping[str, str]) -> _Draft:
+    remarks = {
+        name.removeprefix("text."): text.strip()
+        for name, text in fields.items()
+        if name.startswith("text.") and _PLACE.fullmatch(name.removeprefix("text.")) and text.strip()
+    }
+    at, fresh, new = fields.get("at", ""), "", fields.get("new", "").strip()
+    if _PLACE.fullmatch(at) and new and len(remarks) < REMARKS_MAX:
+        fresh = at
+        remarks[at] = f"{remarks[at]}\n{new}" if at in remarks else new
+    return _Draft(fields.get("words", "").strip(), remarks, fresh)
+
+
+def _first_of(do: str, now: int) -> int:
+    said, _, number = do.partition(":")
+    return int(number) if said == "show" and number.isdigit() and len(number) < 7 else now
+
+
+async def _files(change: WorkChange) -> list[FileDiff]:
+    """Aside: of a large diff it takes a while, in which others are answered."""
+    return await detached_call(lambda: parsed(change.listing, change.patch, whole=change.whole))
+
+
+def _remarks(files: list[FileDiff], draft: _Draft) -> list[Remark]:
+    """In the order of their places."""
+    found: list[tuple[int, int, Remark]] = []
+    for name, text in draft.remarks.items():
+        index, place = _split(name)
+        if index < len(files) and (line := files[index].line(place)) is not None:
+            found.append((index, int(place[1:]), Remark(files[index].path, place, line.text, text)))
+    return [one for _, _, one in sorted(found, key=lambda row: row[:2])]
+
+
+def _split(name: str) -> tuple[int, str]:
+    matched = _PLACE.fullmatch(name)
+    assert matched is not None, "only such are kept"
+    return int(matched[1]), matched[2]
+
+
+def _refuse_other(change: WorkChange, seen: str) -> None:
+    """Raises Conflict: lines that were commented are others by now."""
+    if seen != f"{change.base}..{change.head}":
+        raise Conflict(
+            "the work has changed since this page was drawn; nothing was sent", "look at what is there now"
+        )
+
+
+def _problem(reply: Reply) -> Json:
+    found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
+    return found
+
+
+async def _task_page(
+    web: Backend,
+    request: Request,
+    task_id: int,
+    query: ReviewQuery,
+    *,
+    draft: _Draft,
+    first: int,
+    problem: Json | None = None,
+) -> Reply:
+    from muster.web.pages.render import json_of
+    from muster.web.pages.task_forms import TASK_ACTIONS
+
+    epoch, change = await change_of_task(web, task_id, query.attempt)
+    found = await web.queries.task(task_id)
+    task = found.task
+    awaited = task.paused_reason is PauseReason.REVIEW
+    return await _page(
+        request,
+        "review_task.html",
+        _Reviewed(change, await _files(change), draft, first, problem),
+        steers=f"/api/v1/agent-tasks/{task_id}/{_BACK[0]}",
+        done=query.done,
+        task=json_of(task),
+        epoch=epoch,
+        epochs=[one.epoch for one in found.attempts],
+        awaited=awaited,
+        goes_back=any(action in task.actions for action in _BACK),
+        seq=found.events[-1].seq if found.events and not task.at_work else None,
+        task_actions=TASK_ACTIONS,
+    )
+
+
+async def _plan_page(
+    web: Backend,
+    request: Request,
+    plan: str,
+    *,
+    draft: _Draft,
+    first: int,
+    done: str = "",
+    problem: Json | None = None,
+) -> Reply:
+    from muster.web.pages.plans import PLAN_ACTIONS
+
+    change = await change_of_plan(web, plan)
+    return await _page(
+        request,
+        "review_plan.html",
+        _Reviewed(change, await _files(change), draft, first, problem),
+        steers=f"/api/v1/agent-tasks/0/{_BACK[0]}",
+        done=done,
+        plan=plan,
+        goes_back=True,
+        plan_actions=PLAN_ACTIONS,
+    )
+
+
+async def _page(request: Request, template: str, seen: _Reviewed, *, steers: str, **content: Any) -> Reply:
+    from muster.web.pages.diff_rows import Written, shown_files
+    from muster.web.pages.render import may_of, page
+
+    files, draft = seen.files, seen.draft
+    notes, elsewhere = {}, []
+    for name, text in draft.remarks.items():
+        index, place = _split(name)
+        if index < len(files) and files[index].line(place) is not None:
+            where = Remark(files[index].path, place, "", "").where
+            notes[index, place] = Written(name, where, text, name == draft.fresh)
+    may = may_of(request)("POST", steers)
+    marks = content["goes_back"] and may
+    parts = await detached_call(lambda: shown_files(files, seen.first, notes, marks=marks))
+    on_page = {one.number for one in parts}
+    elsewhere = [note for (index, _), note in notes.items() if index not in on_page]
+    after = parts[-1].number + 1 if parts else 0
+    return page(
+        request,
+        template,
+        files=files,
+        parts=parts,
+        first=seen.first,
+        after=after if after < len(files) else None,
+        elsewhere=elsewhere,
+        full=len(draft.remarks) >= REMARKS_MAX,
+        marks=marks,
+        may_send=may,
+        words=draft.words,
+        problem=seen.problem,
+        head=f"{seen.change.base}..{seen.change.head}",
+        added=sum(file.added or 0 for file in files),
+        removed=sum(file.removed or 0 for file in files),
+        **content,
+    )

@@ -1,0 +1,21 @@
+// What was written and not sent is not lost by a slip: the browser asks before it leaves the page.
+
+const form = document.querySelector("form[data-guard]");
+let sent = false;
+
+const written = () => [...form.querySelectorAll("textarea")].some((one) => one.value.trim() !== "");
+
+form?.addEventListener("submit", () => (sent = true));
+addEventListener("beforeunload", (event) => {
+  if (form && !sent && written()) event.preventDefault();
+});
+addEventListener("pageshow", () => (sent = false));
+// Who chooses a line wants to say something of it.
+form?.addEventListener("change", (event) => {
+  if (event.target.name === "at") form.elements.new.setAttribute("aria-label", `Comment on ${nameOf(event.target)}`);
+});
+
+function nameOf(choice) {
+  const file = choice.closest("section.file")?.querySelector("h2")?.textContent ?? "";
+  return `${file}, line ${choice.nextElementSibling?.textContent ?? ""}`;
+}

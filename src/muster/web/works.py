@@ -1,0 +1,102 @@
+"""What tasks have made: diffs, and what brings them on, below `/api/v1/agent-tasks` and `/api/v1/plans`."""
+
+from __future__ import annotations
+
+from muster.model import commands as c
+from muster.model.errors import NotFound
+from muster.model.states import TaskStatus
+from muster.model.works import PlanMerged, PullOpened, WorkDiff
+from muster.ports.works import WorkChange, Works
+from muster.web.backend import Backend
+from muster.web.holders import one_task
+from muster.web.http import ActorBody, Query
+from muster.web.routes import Routes
+
+routes = Routes()
+
+_TASK = "/api/v1/agent-tasks/{task_id:id}"
+_PLAN = "/api/v1/plans/{plan}"
+
+
+class DiffQuery(Query, frozen=True, kw_only=True):
+    attempt: c.Count | None = None
+    """Its newest one, where none is named."""
+
+
+def works_of(web: Backend) -> Works:
+    """Raises NotFound."""
+    if web.owner.works is None:
+        raise NotFound(
+            "what tasks have made is in no git repository here, so it cannot be shown",
+            "git init, and git.worktrees = true",
+        )
+    return web.owner.works
+
+
+async def change_of_task(web: Backend, task_id: int, epoch: int | None) -> tuple[int, WorkChange]:
+    """(the attempt, what it has left).  Raises NotFound."""
+    task = await one_task(web, task_id)
+    number = epoch or task.epoch
+    if not number or await web.reads.attempt(task_id, number) is None:
+        missing = f"there is no attempt {number} of it" if number else "it has not run yet"
+        raise NotFound(missing, f"muster task show {task_id}")
+    return number, await works_of(web).of_attempt(task.plan, task.key, task_id, number)
+
+
+async def change_of_plan(web: Backend, plan: str) -> WorkChange:
+    """Raises NotFound."""
+    return await works_of(web).of_plan((await web.queries.plan(plan)).plan.name)
+
+
+def _answer(change: WorkChange) -> WorkDiff:
+    text = change.patch.decode(errors="replace")
+    return WorkDiff(base=change.base, head=change.head, diff=text, whole=change.whole)
+
+
+@routes.get(f"{_TASK}/diff")
+async def task_diff(web: Backend, task_id: int, query: DiffQuery) -> WorkDiff:
+    """What the task had changed when an attempt of it ended."""
+    _, change = await change_of_task(web, task_id, query.attempt)
+    return _answer(change)
+
+
+@routes.get(f"{_PLAN}/diff")
+async def plan_diff(web: Backend, plan: str) -> WorkDiff:
+    """What the plan's branch has that the branch it would go into has not."""
+    return _answer(await change_of_plan(web, plan))
+
+
+@routes.get(f"{_PLAN}/merge")
+async def coming(web: Backend, plan: str) -> PlanMerged:
+    """What a merge of the plan's branch would bring.  Nothing is changed."""
+    source, done = await _of_plan(web, plan)
+    return await works_of(web).coming(plan, source, done)
+
+
+@routes.post(f"{_PLAN}/merge")
+async def merge(web: Backend, plan: str, body: ActorBody) -> PlanMerged:  # noqa: ARG001 - only a person may
+    """Merges the plan's branch into the one that is checked out where the server runs.
+
+    Nothing is changed where there would be conflicts."""
+    source, done = await _of_plan(web, plan)
+    return await works_of(web).merge(plan, source, done)
+
+
+@routes.post(f"{_PLAN}/pull-request")
+async def plan_pull_request(web: Backend, plan: str, body: ActorBody) -> PullOpened:  # noqa: ARG001
+    """Pushes the plan's branch, and opens its pull request or brings it up to date."""
+    return await works_of(web).pull_request((await web.queries.plan(plan)).plan.name)
+
+
+@routes.post(f"{_TASK}/pull-request")
+async def task_pull_request(web: Backend, task_id: int, body: ActorBody) -> PullOpened:  # noqa: ARG001
+    """The same with what one task has made."""
+    task = await one_task(web, task_id)
+    return await works_of(web).pull_request(f"{task.plan}/{task.key}")
+
+
+async def _of_plan(web: Backend, plan: str) -> tuple[str | None, frozenset[str]]:
+    """Its file, and the boxes that are completed.  Raises NotFound."""
+    found = (await web.queries.plan(plan)).plan
+    tasks = await web.queries.kept_tasks(plan)
+    return found.source, frozenset(task.box for task in tasks if task.status is TaskStatus.COMPLETED)

@@ -1,0 +1,88 @@
+"""A pull request is opened by the button of a page: as `muster pr` does it, and by whoever may."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from forge_stub import StubForge
+
+from far_servers import SECRET, FarOwner, far_owner
+from muster.model.access import Role
+from page_reader import Reader
+from reviewed_work import Repo, with_repository
+
+BRANCH = "muster/plan/billing"
+
+
+@pytest.fixture
+def forge() -> Iterator[StubForge]:
+    made = StubForge()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[FarOwner]:
+    with far_owner(tmp_path / "project") as made:
+        yield made
+
+
+@pytest.fixture
+def repo(far: FarOwner, forge: StubForge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repo:
+    """`origin` is a bare repository whose address is the forge's."""
+    for name in [name for name in os.environ if name.lower().endswith(("_token", "_proxy"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    monkeypatch.setenv("GITHUB_TOKEN", forge.token)
+    (far.root / "muster.toml").write_text(f'[git]\nforge = "{forge.api}"\n')
+    made = with_repository(far)
+    bare = tmp_path / "remote.git"
+    made.git("init", "-q", "--bare", str(bare))
+    made.git("remote", "add", "origin", forge.url)
+    made.git("config", "remote.origin.pushurl", str(bare))
+    made.git("push", "-q", "origin", "main")
+    forge.head = lambda branch: made.git("--git-dir", str(bare), "rev-parse", branch)
+    made.publish("billing", "model", {"model.py": "x = 1\n"})
+    return made
+
+
+def signed_in(far: FarOwner, secret: str = SECRET) -> Reader:
+    reader = Reader(int(far.url.rpartition(":")[2]))
+    asked = reader.ask("POST", "/api/v1/sign-in-links", b"{}", Authorization=f"Bearer {secret}")
+    reader.send(reader.get(json.loads(asked.text)["path"]).form("Sign in"))
+    return reader
+
+
+def test_a_plan_is_pushed_and_proposed(far: FarOwner, repo: Repo, forge: StubForge, tmp_path: Path) -> None:
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/pull-request")
+    bare = tmp_path / "remote.git"
+    assert BRANCH not in repo.git("--git-dir", str(bare), "branch", "--list"), "a GET pushes nothing"
+    opened = reader.send(asked.form("Push it"))
+    assert opened.status == 200 and f"Opened: <code>{BRANCH}</code> into <code>main</code>" in opened.text
+    there = repo.git("--git-dir", str(bare), "rev-parse", BRANCH)
+    assert there == repo.git("rev-parse", BRANCH)
+    again = reader.send(asked.form("Push it"))
+    assert "Brought up to date" in again.text and "nothing new to push" in again.text
+
+
+def test_a_member_pushes_nothing(far: FarOwner, repo: Repo, tmp_path: Path) -> None:
+    far.token("mst_member", Role.MEMBER)
+    reader = signed_in(far, "mst_member")
+    shown = reader.get("/plans/billing/review")
+    assert "Merge…" not in shown.text and "Pull request…" not in shown.text and "Send back" in shown.text
+    form = reader.get("/plans/billing").form("Sign out")
+    refused = reader.post("/plans/billing/pull-request", {"csrf": form.fields["csrf"]})
+    assert refused.status == 403
+    assert BRANCH not in repo.git("--git-dir", str(tmp_path / "remote.git"), "branch", "--list")
+
+
+def test_it_says_what_is_missing(far: FarOwner, repo: Repo) -> None:
+    repo.git("remote", "remove", "origin")
+    reader = signed_in(far)
+    refused = reader.send(reader.get("/plans/billing/pull-request").form("Push it"))
+    assert refused.status == 404 and "no remote origin; nothing was pushed" in refused.text

@@ -1,0 +1,217 @@
+"""Work is looked at on a page, and goes on or back from there: by forms alone, with the rules of the API."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from far_servers import SECRET, FarOwner, far_owner
+from muster.model import commands as c
+from muster.model.access import Role
+from muster.web.pages import diff_rows
+from page_reader import Reader
+from reviewed_work import Repo, with_repository
+
+HOSTILE = (
+    "<script>alert(1)</script>\n\x1b[31mred\x1b]8;;http://evil\x07link\n"
+    "if admin\u202e == \u2066user\u2069:\nzero\u200bwidth\ufeff\n" + "x" * 50_000 + "\n"
+)
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> Iterator[FarOwner]:
+    with far_owner(tmp_path / "project") as made:
+        yield made
+
+
+@pytest.fixture
+def repo(far: FarOwner) -> Repo:
+    return with_repository(far)
+
+
+def signed_in(far: FarOwner, secret: str = SECRET) -> Reader:
+    reader = Reader(int(far.url.rpartition(":")[2]))
+    asked = reader.ask("POST", "/api/v1/sign-in-links", b"{}", Authorization=f"Bearer {secret}")
+    link = reader.get(json.loads(asked.text)["path"])
+    reader.send(link.form("Sign in"))
+    return reader
+
+
+def note_of(far: FarOwner, key: str) -> str:
+    (job,) = [job for name, job in far.claim(f"claim-{key}").items() if name == key]
+    note: str = job.note
+    return note
+
+
+def test_a_diff_is_shown_and_all_of_it_is_harmless(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": HOSTILE, '"><img src=x>.py': "new\n"})
+    reader = signed_in(far)
+    assert f"/tasks/{number}/review" in reader.get(f"/tasks/{number}").text
+    shown = reader.get(f"/tasks/{number}/review")
+    assert shown.status == 200
+    text = shown.text
+    assert "<script>alert" not in text and "<img" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "^[[31mred^[]8;;http://evil^Glink" in text, "escapes are shown, and do nothing"
+    assert not set(text) & {"\x1b", "\x07", "\u202e", "\u2066", "\u200b", "\ufeff"}
+    for name in ("202E", "2066", "2069", "200B", "FEFF"):
+        assert f"&lt;{name}&gt;" in text
+    assert f"{50_000 - diff_rows.LINE_CHARS_MAX} more characters" in text
+    assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|\son\w+=", text)
+
+
+def test_comments_on_lines_are_the_note_of_the_next_attempt(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    lines = [f"line_{at} = {at}\n" for at in range(40)]
+    repo.leave("billing", "tests", 1, {"kept.py": "".join([*lines[:5], "five = 'V'\n", *lines[6:]])})
+    reader = signed_in(far)
+    form = reader.get(f"/tasks/{number}/review").form("Add comment")
+    once = reader.send(form, do="add", at="0+6", new="No romans, please")
+    assert once.status == 200 and "Comment on kept.py:6" in once.text and "autofocus" in once.text
+    assert far.tasks()["tests"].status == "FAILED", "nothing is sent by that"
+    held = {"text.0+6": "No romans, please"}
+    twice = reader.send(form, do="add", at="0-6", new="Why was it\r\nwrong?", **held)
+    assert "No romans, please" in twice.text and "a line that is gone" in twice.text
+    held["text.0-6"] = "Why was it\nwrong?"
+    after = reader.send(form, do="back", words="Nearly.", **held)
+    assert after.path == f"/tasks/{number}?done=retry"
+    assert far.tasks()["tests"].status == "PENDING"
+    assert note_of(far, "tests").split("\n") == [
+        "Your work was looked at (attempt 1).",
+        *("", "Nearly.", "", "kept.py:6: five = 'V'", "No romans, please"),
+        *("", "kept.py:6 (a line that is gone): line_5 = 5", "Why was it", "wrong?"),
+    ]
+
+
+def test_what_was_written_is_given_back_where_it_cannot_be_sent(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": "one\n"})
+    reader = signed_in(far)
+    form = reader.get(f"/tasks/{number}/review").form("Add comment")
+    nothing = reader.send(form, do="back")
+    assert nothing.status == 200 and "nothing is said of it; nothing was sent" in nothing.text
+    repo.leave("billing", "tests", 1, {"kept.py": "another\n"})
+    moved = reader.send(form, do="back", **{"text.0+1": "This <one>"})
+    assert "the work has changed since" in moved.text and "This &lt;one&gt;" in moved.text
+    assert far.tasks()["tests"].status == "FAILED"
+    fresh = reader.get(f"/tasks/{number}/review").form("Add comment")
+    far.do(c.Retry(task_id=number, actor="user:ann"))
+    late = reader.send(fresh, do="back", words="Too late")
+    assert "nothing was" in late.text and "Too late" in late.text
+
+
+def test_work_that_waits_for_a_person_is_approved(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["api"].id
+    repo.leave("billing", "api", 1, {"kept.py": "one\n"})
+    words = "its work is for you to review"
+    far.do(c.Fail(task_id=number, epoch=1, kind="review", message=words))
+    reader = signed_in(far)
+    assert f"/tasks/{number}/review" in reader.get("/inbox").text
+    shown = reader.get(f"/tasks/{number}/review")
+    reader.send(shown.form("Approve"))
+    task = far.tasks()["api"]
+    assert (task.status, "accept" in task.actions) == ("PENDING", False)
+
+
+def test_a_viewer_reads_and_writes_nothing(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": "one\n"})
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    writing = signed_in(far).get(f"/tasks/{number}/review").form("Add comment")
+    far.token("mst_viewer", Role.VIEWER)
+    reader = signed_in(far, "mst_viewer")
+    for path in (f"/tasks/{number}/review", "/plans/billing/review"):
+        shown = reader.get(path)
+        assert shown.status == 200 and 'type="radio"' not in shown.text and "<textarea" not in shown.text
+        assert not {"Send back", "Approve"} & shown.labels and "…</a>" not in shown.text
+    own = reader.get(f"/tasks/{number}/review").form("Sign out").fields["csrf"]
+    refused = reader.post(
+        f"/tasks/{number}/review", {**writing.fields, "csrf": own, "do": "back", "words": "No"}
+    )
+    assert "which user:ada has not here" in refused.text
+    for path in ("/plans/billing/merge", "/plans/billing/pull-request", f"/tasks/{number}/pull-request"):
+        assert reader.get(path).status == 403
+    assert far.tasks()["tests"].status == "FAILED"
+
+
+def test_comments_of_a_plan_go_to_the_tasks_whose_lines_they_are(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\ny = 2\n"})
+    repo.publish("billing", "tests", {"test_model.py": "assert x\n", "model.py": "x = 1\ny = 3\n"})
+    reader = signed_in(far)
+    assert "/plans/billing/review" in reader.get("/plans/billing").text
+    shown = reader.get("/plans/billing/review")
+    assert [html.unescape(name) for name in re.findall(r'<h2 id="file-\d">([^<]+)', shown.text)] == [
+        "model.py",
+        "test_model.py",
+    ]
+    form = shown.form("Add comment")
+    said = {"text.0+1": "Name it", "text.0+2": "Why 3?", "text.1+1": "More"}
+    after = reader.send(form, do="back", **said)
+    assert after.path == "/plans/billing?done=review", after.text
+    tasks = far.tasks()
+    assert (tasks["model"].status, tasks["tests"].status) == ("PENDING", "PENDING")
+    jobs = far.claim("both")
+    assert "model.py:1: x = 1\nName it" in jobs["model"].note and "Why 3?" not in jobs["model"].note
+    assert "model.py:2: y = 3\nWhy 3?" in jobs["tests"].note and "test_model.py:1" in jobs["tests"].note
+
+
+def test_a_plan_is_merged_from_its_page(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/merge")
+    assert "1 commit, 1 file" in asked.text and "billing/model" in asked.text
+    assert not (far.root / "model.py").exists(), "a GET changes nothing"
+    after = reader.send(asked.form("Merge"))
+    assert after.path == "/plans/billing?done=merge" and "Merge: done." in after.text
+    assert (far.root / "model.py").read_text() == "x = 1\n"
+    assert repo.git("log", "-1", "--format=%s") == "Merge plan billing (muster/plan/billing)"
+    assert "There is nothing to merge" in reader.get("/plans/billing/merge").text
+    assert "Nothing was changed." in reader.get("/plans/billing/review").text
+
+
+def test_a_merge_with_conflicts_is_left_to_who_is_there(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"kept.py": "theirs\n"})
+    (far.root / "kept.py").write_text("ours\n")
+    repo.git("commit", "-qam", "ours")
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/merge")
+    assert "There would be conflicts in kept.py" in asked.text
+    refused = reader.send(asked.form("Merge"))
+    assert refused.status == 409 and "nothing was changed" in refused.text
+    assert (far.root / "kept.py").read_text() == "ours\n" and not repo.git("status", "--porcelain")
+
+
+def test_a_large_diff_is_shown_in_parts_and_comments_stay(
+    far: FarOwner, repo: Repo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diff_rows, "LINES_MAX", 100)
+    number = far.tasks()["tests"].id
+    many = "".join(f"row {at}\n" for at in range(90))
+    repo.leave("billing", "tests", 1, {"a.txt": many, "b.txt": many, "c.txt": many * 3})
+    reader = signed_in(far)
+    shown = reader.get(f"/tasks/{number}/review")
+    assert '<h2 id="file-0">' in shown.text and '<h2 id="file-1">' not in shown.text
+    form = shown.form("More files")
+    second = reader.send(form, do="show:1", **{"text.0+7": "Of the first"})
+    assert '<h2 id="file-1">' in second.text and "Comments on files that are not on this page" in second.text
+    assert "Of the first" in second.text
+    third = reader.get(f"/tasks/{number}/review?first=2")
+    assert "171 more lines" in third.text
+
+
+def test_it_says_why_there_is_nothing_to_look_at(far: FarOwner) -> None:
+    reader = signed_in(far)
+    tasks = far.tasks()
+    assert "/review" not in reader.get(f"/tasks/{tasks['tests'].id}").text
+    assert "is in no git repository here" in reader.get(f"/tasks/{tasks['tests'].id}/review").text
+    with_repository(far)
+    assert "it has not run yet" in reader.get(f"/tasks/{tasks['docs'].id}/review").text
+    none = reader.get(f"/tasks/{tasks['tests'].id}/review")
+    assert none.status == 404 and "no work of billing/tests#1 is kept" in none.text
+    assert "there is no branch muster/plan/billing" in reader.get("/plans/billing/review").text
