@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from test_run import folder, started, until
 
@@ -144,6 +145,40 @@ def test_what_was_made_elsewhere_is_read_here_with_that_host_gone(
     shutil.rmtree(elsewhere)
     muster(served.folder, "artifact", "get", "p/t", "made", "-o", str(tmp_path / "got"))
     assert (tmp_path / "got").read_bytes() == kept.read_bytes()
+
+
+def test_workers_whose_folder_is_moved_end_and_go_on_there(served: Served, elsewhere: Path) -> None:
+    script = "echo $$ > new; mv new pid; test -e go || sleep 1000; echo on $PWD"
+    moved = elsewhere.with_name("moved")
+    with working(elsewhere, served, served.worker) as process:
+        until(served.far, "the worker is known")
+        served.said("task", "add", "t", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", script)
+        until((elsewhere / "pid").exists, "it runs")
+        elsewhere.rename(moved)
+        assert process.wait(PATIENCE_S) == 1
+        said = process.stderr.read() if process.stderr is not None else ""
+    assert f"{elsewhere} was moved to {moved} while workers were at work there; they are ended" in said
+    assert f"muster -C {moved} worker start --server {served.url}" in said
+    pid = int((moved / "pid").read_text())
+    until(lambda: not psutil.pid_exists(pid), "what the agent has started is gone", 10)
+    (moved / "go").touch()
+    with working(moved, served, served.worker):
+        until(lambda: served.status("p/t") == "COMPLETED", "it is done there")
+    assert f"on {moved}" in served.said("logs", "p/t")
+
+
+def test_killed_workers_leave_nothing_of_their_agents(served: Served, elsewhere: Path) -> None:
+    script = "echo $$ > new-$MUSTER_TASK_ID; mv new-$MUSTER_TASK_ID pid-$MUSTER_TASK_ID; sleep 1000"
+    with working(elsewhere, served, served.worker, "-n", "3") as process:
+        until(served.far, "a worker is known")
+        for n in range(3):
+            served.said("task", "add", f"t{n}", "--plan", "p", "--agent", "far", "--prompt", script)
+        until(lambda: len(list(elsewhere.glob("pid-*"))) == 3, "they run")
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 130
+    pids = [int(path.read_text()) for path in elsewhere.glob("pid-*")]
+    until(lambda: not any(map(psutil.pid_exists, pids)), "what the agents have started is gone", 10)
 
 
 def test_workers_for_a_server_that_is_away_say_so_and_end_when_they_are_told_to(elsewhere: Path) -> None:

@@ -6,10 +6,11 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from muster.app.agents import agents_of
 from muster.app.interrupts import DRAIN, Interrupts
-from muster.app.leftovers import Leftovers
+from muster.app.leftovers import Leftovers, kill_leftovers
 from muster.app.parts import make_state_dir, python_module
 from muster.client.remote import ServerPlaces
 from muster.config.identity import settle, worker_key
@@ -20,9 +21,11 @@ from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.plain_files import replace_plain
 from muster.hosts.process_tree import kill_recorded
-from muster.model.errors import Conflict, OwnerUnavailable
+from muster.model.errors import Conflict, OwnerUnavailable, StoreRefused
 from muster.worker.supervisor import TICK_S, Supervisor
 
+KILL_S = 5.0
+"""For the processes of workers that were killed."""
 KNOWN_S = 10.0
 """Whoever has lived this long was let in by the server."""
 
@@ -75,7 +78,8 @@ class RemoteCrew:
         agents_of(config, project)
         make_state_dir(project)
         self._lock = _take(project)
-        self._attempts_dir = project.attempts_dir
+        self._project = project
+        self._server = server
         project_id = settle(project)
         replace_plain(project.server_file, server.encode())
         worker_key(project)  # one for all of them
@@ -105,6 +109,8 @@ class RemoteCrew:
         supervisor, leftovers = self._supervisor, Leftovers()
         try:
             while not supervisor.drained():
+                if not self._lock.in_place:
+                    raise self._displaced()
                 supervisor.tick()
                 leftovers.look(supervisor.own_pids)
                 if interrupts.level > DRAIN:
@@ -121,10 +127,46 @@ class RemoteCrew:
             if not supervisor.draining:
                 supervisor.refuse_hopeless()
         finally:
-            supervisor.kill_workers()
-            kill_recorded(self._attempts_dir, self._host)
-            sweep(self._attempts_dir)
+            self._kill()
             self._lock.release()
+
+    def _kill(self) -> None:
+        """Workers, and what their agents have started: that is looked for once a worker is gone, which may be a
+        moment after its signal."""
+        supervisor, deadline_s = self._supervisor, time.monotonic() + KILL_S
+        supervisor.kill_workers()
+        while not supervisor.drained() and time.monotonic() < deadline_s:
+            supervisor.tick()
+            time.sleep(TICK_S / 10)
+        for attempts_dir in self._attempts_dirs():
+            kill_recorded(attempts_dir, self._host)
+            sweep(attempts_dir)
+        while kill_leftovers(supervisor.own_pids) and time.monotonic() < deadline_s:
+            time.sleep(TICK_S / 10)
+
+    def _attempts_dirs(self) -> set[Path]:
+        """Also where the folder is now, when it was moved; a worker may have begun at the old place once more."""
+        now = self._lock.path_now
+        known = self._project.attempts_dir
+        return {known} if now is None else {known, now.parent / known.name}
+
+    def _displaced(self) -> StoreRefused:
+        """What a worker would do now, it would do in an empty folder."""
+        now, state_dir = self._lock.path_now, self._project.state_dir
+        begin = f"worker start --server {self._server}"
+        if now is None:
+            what, how = f"{state_dir} was deleted or replaced", f"muster {begin}"
+        elif now.parent.name == state_dir.name:
+            place = now.parent.parent
+            what, how = f"{self._project.folder} was moved to {place}", f"muster -C {place} {begin}"
+        else:
+            what, how = (
+                f"{state_dir} was moved to {now.parent}",
+                f"mv {now.parent} {state_dir}; muster {begin}",
+            )
+        return StoreRefused(
+            f"{what} while workers were at work there; they are ended, and others do their tasks", how
+        )
 
     def _know(self) -> None:
         for child in self._supervisor.workers:
