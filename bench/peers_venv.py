@@ -9,6 +9,7 @@ import sys
 import venv
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 from setting import HERE, Setting, progress
@@ -20,7 +21,43 @@ TASKS = {"huey": 2000, "dbos": 100, "persist_queue": 1000}
 INSTALL_S = 240
 RUN_S = 120
 
-_FOLDER = HERE / ".cache" / "peers"
+
+@dataclass(frozen=True)
+class Venv:
+    """Where peers are installed, and which."""
+
+    name: str
+    pinned: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return HERE / ".cache" / self.name
+
+    def python(self) -> str:
+        """Its interpreter; it is made on first use."""
+        python, mark, wanted = (
+            self.folder / "bin" / "python",
+            self.folder / "installed",
+            "\n".join(self.pinned),
+        )
+        if not mark.exists() or mark.read_text("utf-8") != wanted:
+            progress("installing the peers ...")
+            venv.create(self.folder, clear=True, with_pip=True, symlinks=os.name != "nt")
+            pip = [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                *self.pinned,
+            ]
+            subprocess.run(pip, capture_output=True, check=True, timeout=INSTALL_S)
+            mark.write_text(wanted, "utf-8")
+        return str(python) if python.exists() else sys.executable
+
+
+_PEERS = Venv("peers", PINNED)
 
 
 @dataclass
@@ -36,14 +73,17 @@ class Peers:
 
     def python(self, name: str, setting: Setting) -> str | None:
         """The interpreter that knows this peer."""
-        return self._unless_refused(name, setting, _python)
+        return self._unless_refused(name, setting, _PEERS.python)
 
     def _unless_refused(self, name: str, setting: Setting, run: Callable[[], T]) -> T | None:
-        """A peer that cannot be run says why, once."""
-        if name in self.refused:
-            return None
+        return unless_refused(self.refused, name, setting, run)
+
+
+def unless_refused(refused: dict[str, str], name: str, setting: Setting, run: Callable[[], T]) -> T | None:
+    """What `run` returns.  A peer that cannot be run says why, once, in `refused`."""
+    if name not in refused:
         if not setting.peers:
-            self.refused[name] = "peers are left out of a quick run"
+            refused[name] = "peers are left out of a quick run"
             return None
         progress(f"{name} ...")
         try:
@@ -51,28 +91,15 @@ class Peers:
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             output = getattr(error, "stderr", None) or str(error)
             text = output.decode(errors="replace") if isinstance(output, bytes) else str(output)
-            self.refused[name] = (text.strip().splitlines() or ["no reason was given"])[-1]
-            return None
+            refused[name] = (text.strip().splitlines() or ["no reason was given"])[-1]
+    return None
 
 
 def _run(name: str, setting: Setting) -> dict[str, float]:
-    python = _python()
+    python = _PEERS.python()
     script = HERE / "peers" / f"run_{name}.py"
     with setting.place() as folder:
         argv = [python, str(script), str(folder), str(TASKS[name])]
         done = subprocess.run(argv, capture_output=True, check=True, timeout=RUN_S, cwd=folder)
     rates: dict[str, float] = json.loads(done.stdout.decode().strip().splitlines()[-1])
     return rates
-
-
-def _python() -> str:
-    """The interpreter of the peers' venv, which is made on first use."""
-    python = _FOLDER / "bin" / "python"
-    mark = _FOLDER / "installed"
-    if not mark.exists() or mark.read_text("utf-8") != "\n".join(PINNED):
-        progress("installing the peers ...")
-        venv.create(_FOLDER, clear=True, with_pip=True, symlinks=os.name != "nt")
-        pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PINNED]
-        subprocess.run(pip, capture_output=True, check=True, timeout=INSTALL_S)
-        mark.write_text("\n".join(PINNED), "utf-8")
-    return str(python) if python.exists() else sys.executable

@@ -1,7 +1,7 @@
-"""The benchmark: `./run bench [--quick] [--only NAME,...] [--json FILE]`.
+"""The benchmark: `./run bench [--backend postgres] [--quick] [--only NAME,...] [--json FILE]`.
 
-Every row of the design's targets that concerns SQLite is measured and printed with its target, side by side with
-the bare loop and the peers in the same run.
+Every row of the design's targets that concerns the store is measured and printed with its target, side by side
+with the bare loop and the peers in the same run.
 """
 
 from __future__ import annotations
@@ -31,6 +31,11 @@ import growth
 import in_browser
 import latency
 import many_workers
+import pg_drain
+import pg_enqueue
+import pg_growth
+import pg_latency
+import pg_servers
 import resources
 from setting import Setting, contention, progress
 from table import Row, head, line, load, noise
@@ -56,13 +61,25 @@ SECTIONS: dict[str, Section] = {
     "pages": in_browser.rows,
 }
 
+ON_POSTGRES: dict[str, Section] = {
+    "drain": pg_drain.rows,
+    "enqueue": pg_enqueue.rows,
+    "latency": pg_latency.rows,
+    "growth": pg_growth.rows,
+    "open": pg_growth.held_open,
+    "heartbeats": pg_servers.heartbeats,
+    "servers": pg_servers.two,
+}
+BACKENDS = {"sqlite": SECTIONS, "postgres": ON_POSTGRES}
+
 
 def main(argv: list[str]) -> int:
     args = _arguments(argv)
-    names = args.only.split(",") if args.only else list(SECTIONS)
-    unknown = [name for name in names if name not in SECTIONS]
+    sections = BACKENDS[args.backend]
+    names = args.only.split(",") if args.only else list(sections)
+    unknown = [name for name in names if name not in sections]
     if unknown:
-        print(f"error: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}", file=sys.stderr)
+        print(f"error: no section {', '.join(unknown)}; there are {', '.join(sections)}", file=sys.stderr)
         return 2
     # So that a run that is ended still ends its processes and removes its folder.
     sys.setswitchinterval(SWITCH_S)  # many callers' threads stand for as many processes
@@ -77,11 +94,12 @@ def main(argv: list[str]) -> int:
         setting = Setting(quick=args.quick, folder=Path(folder), peers=not args.quick)
         contended: dict[str, float] = {}
         seconds: dict[str, float] = {}
-        for name in names:
-            before, section_s = contention(), time.monotonic()
-            by_section[name] = _measure(name, setting)
-            seconds[name] = round(time.monotonic() - section_s, 1)
-            contended[name] = max(before, contention())
+        with setting.ending:
+            for name in names:
+                before, section_s = contention(), time.monotonic()
+                by_section[name] = _measure(name, sections[name], setting)
+                seconds[name] = round(time.monotonic() - section_s, 1)
+                contended[name] = max(before, contention())
     rows = [row for found in by_section.values() for row in found]
     warnings = noise(load_before, contended, rows)
     for warning in warnings:
@@ -98,8 +116,9 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="./run bench", description="Figures beside their targets, and beside peers."
     )
+    parser.add_argument("--backend", choices=BACKENDS, default="sqlite", help="the store (default: sqlite)")
     parser.add_argument("--quick", action="store_true", help="small counts, one repetition, no peers")
-    parser.add_argument("--only", metavar="NAME,...", help=f"sections: {', '.join(SECTIONS)} (default: all)")
+    parser.add_argument("--only", metavar="NAME,...", help=f"sections: {_listed()} (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all samples there")
     parser.add_argument(
         "--dir", type=Path, metavar="FOLDER", help="disk to measure on (default: temporary folder)"
@@ -107,12 +126,16 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _measure(name: str, setting: Setting) -> list[Row]:
+def _listed() -> str:
+    return "; ".join(f"{backend}: {', '.join(sections)}" for backend, sections in BACKENDS.items())
+
+
+def _measure(name: str, section: Section, setting: Setting) -> list[Row]:
     """A section that breaks says so and leaves the others alone."""
     found: list[Row] = []
     progress(f"{name} ...")
     try:
-        for row in SECTIONS[name](setting):
+        for row in section(setting):
             found.append(row)
             progress("")
             print(line(row), flush=True)
@@ -135,6 +158,7 @@ def _json(
         "system": platform.platform(),
         "cores": os.cpu_count(),
         "quick": args.quick,
+        "backend": args.backend,
         "seconds": seconds,
         "noise": warnings,
         "sections": {name: [row.as_json() for row in rows] for name, rows in by_section.items()},

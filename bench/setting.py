@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,10 @@ class Setting:
     quick: bool
     folder: Path
     peers: bool
+    ending: ExitStack = field(default_factory=ExitStack)
+    """What ends with the run."""
+    servers: dict[str, str] = field(default_factory=dict)
+    """Addresses of those that were started for it, by kind."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     def size(self, full: T, quick: T) -> T:

@@ -53,6 +53,22 @@ def test_a_quick_run_measures_and_shows_every_row_and_says_why_others_are_missin
         assert row["what"] in done.stdout
 
 
+def test_a_quick_run_on_postgres_measures_what_is_muster_s_own(tmp_path: Path, postgres: str) -> None:
+    file = tmp_path / "figures.json"
+    done = bench("--backend", "postgres", "--quick", "--json", str(file), TEST_POSTGRES=postgres)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(file.read_text("utf-8"))
+    rows = [row for found in figures["sections"].values() for row in found]
+    for row in rows:
+        assert row["what"] in done.stdout
+        if row["notRun"]:
+            assert row["notRun"] in {PEERS, "it was not run"}, row
+            continue
+        assert 0 <= row["min"] <= row["median"] <= row["max"], row
+        assert (row["ok"] is None) == (row["target"] == ""), row
+        assert row["ok"] is not False or row["boundBy"], f"a miss says what bounds it: {row}"
+
+
 def test_an_unknown_section_is_named_with_those_there_are():
     done = bench("--only", "nonsense")
     assert done.returncode == 2

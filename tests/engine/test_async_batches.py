@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from engine_rig import TOKEN, W1, FakeClock, FixedChance, complete, enqueue
 
-from muster.engine.async_batch import CONNECTIONS, TRIES_MAX, WAIT_S_MAX, AsyncBatcher
+from muster.engine.async_batch import CONNECTIONS, ENOUGH_COMMANDS, TRIES_MAX, WAIT_S_MAX, AsyncBatcher
 from muster.engine.batch import BATCH_COMMANDS_MAX
 from muster.engine.commands import Applied, Engine
 from muster.engine.enqueue import Enqueuer
@@ -244,5 +244,21 @@ def test_its_end_answers_what_was_put_in_and_refuses_the_rest() -> None:
         assert all(isinstance(future.result(), Enqueued) for future in pending)
         with pytest.raises(Unavailable, match="shutting down"):
             await server.served.execute(enqueue({}))
+
+    served(test)
+
+
+def test_many_commands_of_several_callers_are_shared_out_among_free_connections() -> None:
+    """With one transaction for all the database would rest while they are decided, and the other way round."""
+
+    async def test(server: Server) -> None:
+        each = [
+            [enqueue({f"t{n}": []}, plan=f"p{caller}") for n in range(ENOUGH_COMMANDS)] for caller in range(3)
+        ]
+        await asyncio.gather(*(server.served.execute_all(commands) for commands in each))
+        assert server.engine.batches == [ENOUGH_COMMANDS] * 3
+        few = [server.served.execute(enqueue({"few": []}, plan=f"q{n}")) for n in range(20)]
+        await asyncio.gather(*few)
+        assert server.engine.batches[3:] == [20], "a few are one commit"
 
     served(test)

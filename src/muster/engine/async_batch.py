@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from muster.engine.batch import BATCH_COMMANDS_MAX, SLOW_MS, shutting_down
 from muster.engine.commands import Applied, Engine
@@ -22,6 +22,8 @@ from muster.ports.engine import Asked
 log = logging.getLogger(__name__)
 
 CONNECTIONS = 4
+ENOUGH_COMMANDS = 100
+"""A commit is shared by so many that more of them hardly make one cheaper."""
 TRIES_MAX = 8
 """Of a batch that others are in the way of."""
 FIRST_WAIT_S, WAIT_S_MAX = 0.005, 0.2
@@ -52,6 +54,7 @@ class AsyncBatcher:
         self._waiting: deque[list[_Call]] = deque()
         """Each of them was given together."""
         self._running: set[asyncio.Task[None]] = set()
+        self._committing = 0
         self._began_ms: dict[int, int] = {}
         """Of the transactions that are on their way, by their numbers."""
         self._begun = 0
@@ -106,15 +109,21 @@ class AsyncBatcher:
             await asyncio.wait(self._running)
 
     async def _run(self) -> None:
-        while calls := list(self._next()):
-            await self._commit(calls)
+        while calls := self._next():
+            self._committing += 1
+            try:
+                await self._commit(calls)
+            finally:
+                self._committing -= 1
 
-    def _next(self) -> Iterator[_Call]:
-        left = BATCH_COMMANDS_MAX
-        while self._waiting and len(self._waiting[0]) <= left:
-            together = self._waiting.popleft()
-            left -= len(together)
-            yield from together
+    def _next(self) -> list[_Call]:
+        """As many as one transaction takes; connections that are free get what is more than enough for one."""
+        taken: list[_Call] = []
+        alone = self._committing == self._connections - 1
+        most = BATCH_COMMANDS_MAX if alone else ENOUGH_COMMANDS
+        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= most):
+            taken += self._waiting.popleft()
+        return taken
 
     async def _commit(self, calls: list[_Call]) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from itertools import compress, count
 from operator import is_not, itemgetter
@@ -15,6 +15,8 @@ from msgspec.structs import astuple
 R = TypeVar("R", bound=Struct)
 Row = tuple[Any, ...]
 _TYPES = {int: "bigint", bool: "smallint", bytes: "bytea"}
+STATEMENTS_MAX = 1000
+"""Of one kind that are remembered."""
 
 
 def column_types(struct: type[Struct]) -> dict[str, str]:
@@ -31,8 +33,7 @@ def _present(hint: Any) -> Any:
 
 class Update(NamedTuple):
     sql: str
-    columns: list[list[Any]]
-    """One array for each binding."""
+    bound: list[Any]
 
 
 class HeldTable(Generic[R]):
@@ -42,43 +43,55 @@ class HeldTable(Generic[R]):
         self._table = table
         self._types = column_types(struct)
         self._fields = struct.__struct_fields__
-        self._keys = keys
-        self._versioned = versioned
+        self.keys = keys
+        self.versioned = versioned
         self.key: Callable[[Row], Any] = itemgetter(*range(keys))
-        self._statements: dict[tuple[int, ...], str] = {}
+        self._statements: dict[tuple[tuple[int, ...], bytes], str] = {}
 
-    def statement(self, changed: Sequence[int]) -> str:
-        """Updates these columns of rows that are given column by column: keys, version, changed ones."""
-        places = tuple(changed)
-        made = self._statements.get(places)
+    def statement(self, changed: tuple[int, ...], differ: bytes) -> str:
+        """Updates these columns of rows that are given column by column: keys, version, changed ones.
+
+        `differ`: which of the changed ones are an array, with a value for each row; others are one value for all.
+        """
+        made = self._statements.get((changed, differ))
         if made is None:
-            made = self._statements[places] = self._made(places)
+            if len(self._statements) == STATEMENTS_MAX:
+                self._statements.clear()
+            made = self._statements[changed, differ] = self._made(changed, differ)
         return made
 
-    def _made(self, places: tuple[int, ...]) -> str:
-        keys, changed = self._fields[: self._keys], [self._fields[i] for i in places]
-        given = [*((name, self._types[name]) for name in keys)]
-        given += [("held_version", "bigint")] if self._versioned else []
-        given += [(f"new_{name}", self._types[name]) for name in changed]
-        arrays = ", ".join(f"${n}::{kind}[]" for n, (_, kind) in enumerate(given, 1))
-        sets = [f"{name} = u.new_{name}" for name in changed]
+    def _made(self, changed: tuple[int, ...], differ: bytes) -> str:
+        keys = self._fields[: self.keys]
+        arrays = [(name, self._types[name]) for name in keys]
+        arrays += [("held_version", "bigint")] if self.versioned else []
+        slots = [f"${n}::{kind}[]" for n, (_, kind) in enumerate(arrays, 1)]
+        names = [name for name, _ in arrays]
+        sets = ["version = t.version + 1"] if self.versioned else []
+        for number, (place, apart) in enumerate(zip(changed, differ, strict=True), len(arrays) + 1):
+            name = self._fields[place]
+            kind = self._types[name]
+            sets.append(f"{name} = u.new_{name}" if apart else f"{name} = ${number}::{kind}")
+            if apart:
+                slots.append(f"${number}::{kind}[]")
+                names.append(f"new_{name}")
         where = [f"t.{name} = u.{name}" for name in keys]
-        if self._versioned:
-            sets.append("version = t.version + 1")
-            where.append("(u.held_version IS NULL OR t.version = u.held_version)")
-        names = ", ".join(name for name, _ in given)
+        where += ["(u.held_version IS NULL OR t.version = u.held_version)"] if self.versioned else []
+        # All of them, though a limit that is not known before lets the planner expect one row: it seeks each by
+        # its key then, also in a table that was small when it was planned.
+        last = len(arrays) + len(changed) + 1
+        rows = f"(SELECT * FROM unnest({', '.join(slots)}) rows ({', '.join(names)}) LIMIT ${last})"  # noqa: S608
         return (
-            f"UPDATE {self._table} t SET {', '.join(sets)} FROM unnest({arrays}) u ({names}) "  # noqa: S608
+            f"UPDATE {self._table} t SET {', '.join(sets)} FROM {rows} u "  # noqa: S608
             f"WHERE {' AND '.join(where)} RETURNING {', '.join(f't.{name}' for name in keys)}"
         )
 
     def differing(self, known: Row | None, row: Row) -> tuple[int, ...]:
         """The places of the columns to write: all where it is not known what is there."""
-        columns = range(self._keys, len(self._fields))
+        columns = range(self.keys, len(self._fields))
         if known is None:
             return tuple(columns)
         # What was not touched is the same object; an equal one that is not costs a column too many.
-        return tuple(compress(count(), map(is_not, known, row))) or (self._keys,)
+        return tuple(compress(count(), map(is_not, known, row))) or (self.keys,)
 
 
 class HeldRows(Generic[R]):
@@ -116,14 +129,17 @@ class HeldRows(Generic[R]):
         return [self._update(places, rows) for places, rows in groups.items()]
 
     def _update(self, places: tuple[int, ...], rows: list[tuple[Any, R, Row]]) -> tuple[Update, int]:
-        table = self._table
-        columns: list[list[Any]] = [[row[i] for *_, row in rows] for i in range(table._keys)]
-        if table._versioned:
-            columns.append([self._versions.get(key) for key, *_ in rows])
-        columns += [[row[i] for *_, row in rows] for i in places]
-        held = sum(key in self._versions for key, *_ in rows)
+        table, versions, number = self._table, self._versions, len(rows)
+        columns = list(zip(*(row for *_, row in rows), strict=True))
+        bound: list[Any] = columns[: table.keys]
+        if table.versioned:
+            bound.append([versions.get(key) for key, *_ in rows])
+        differ = bytes(columns[place].count(columns[place][0]) != number for place in places)
+        bound += [columns[i] if apart else columns[i][0] for i, apart in zip(places, differ, strict=True)]
+        held = 0
         for key, now, row in rows:
             self._rows[key] = (now, row)
-            if key in self._versions:
-                self._versions[key] += 1
-        return Update(table.statement(places), columns), held
+            if key in versions:
+                versions[key] += 1
+                held += 1
+        return Update(table.statement(places, differ), [*bound, number]), held

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import asyncpg
 
 from muster.model.errors import Contended
 from muster.model.numbers import first_id
+from muster.model.rows import LaneKey
 from muster.model.task import Attempt, Task
 from muster.ports.locks import GRANTS, Locks
 from muster.stores.postgres.changes import HeldRows, HeldTable, R
+from muster.stores.postgres.inserts import RowsInsert
 from muster.stores.postgres.statements import for_one, load
+from muster.stores.rows import task_of
 
 SQL = for_one(load("engine.sql", "store.sql", "clock.sql"))
 TASKS = HeldTable("tasks", Task, 1, versioned=True)
@@ -42,6 +45,10 @@ class Session:
         self.plan_versions: dict[int, int] = {}
         self.at_ms = 0
         """When this transaction began, or got the last of what it holds, by the database's clock."""
+        self.metas: dict[tuple[int, str], str | None] = {}
+        """What was read of `meta` since this transaction got the last of what it holds, by workspace and name."""
+        self.new_lanes: dict[tuple[int, LaneKey], int] = {}
+        """Numbers of those that this transaction has added, by workspace."""
         self._held: set[tuple[int, str]] = set()
         """Names of locks, by workspace."""
         self.wrote = False
@@ -71,6 +78,12 @@ class Session:
         if rows:
             await self.connection.executemany(self._sql(name), rows)
 
+    async def insert(self, made: RowsInsert, rows: Sequence[tuple[Any, ...]]) -> None:
+        if rows:
+            self.wrote = True
+            sql, bound = made.of(rows)
+            await self.connection.fetch(sql, *bound)
+
     def _sql(self, name: str) -> str:
         self.wrote = self.wrote or name in SQL.writing
         return SQL.by_name[name]
@@ -79,7 +92,7 @@ class Session:
         """Raises Contended where a row is not what it was when it was read."""
         for update, count in held.updates(changed):
             self.wrote = True
-            found = await self.connection.fetch(update.sql, *update.columns)
+            found = await self.connection.fetch(update.sql, *update.bound)
             if len(found) < count:
                 raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
@@ -101,6 +114,8 @@ class Session:
             self.held_since(at_ms)
             if not shared:
                 self._held.add((workspace_id, name))
+        if new:
+            self.metas.clear()
         return bool(new)
 
     async def hold_tasks(self, workspace_id: int, wanted: Locks) -> bool:
@@ -110,15 +125,22 @@ class Session:
         missing = [i for i in ids | children if self.tasks.get(i) is None]
         if not missing:
             return False
-        await self._lock_tasks(missing, workspace_id)
+        self.metas.clear()
+        await self.load_tasks(missing, workspace_id)
         # Whoever held a parent until now may have been given one more child.
         if later := [i for i in await self._children(wanted) - children if self.tasks.get(i) is None]:
-            await self._lock_tasks(later, workspace_id)
+            await self.load_tasks(later, workspace_id)
         return True
 
-    async def _lock_tasks(self, ids: list[int], workspace_id: int) -> None:
-        _, at_ms = await self.first("lock_tasks", ids, workspace_id)
-        self.held_since(at_ms)
+    async def load_tasks(self, ids: list[int], workspace_id: int) -> None:
+        """Holds them in the order of their numbers: from then on they are as they are kept here."""
+        for row in await self.all("tasks", ids, workspace_id):
+            self.keep(row)
+
+    def keep(self, row: Any) -> Task:
+        *columns, version, held_at_ms = row
+        self.held_since(held_at_ms)
+        return self.tasks.keep(task_of(columns), version)
 
     async def _children(self, wanted: Locks) -> set[int]:
         if not wanted.ending:

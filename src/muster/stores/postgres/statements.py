@@ -13,7 +13,7 @@ from muster.stores.sql_files import of_all, of_one
 
 OWN = Path(__file__).with_name("sql")
 _SLOT = re.compile(r"\?(\d*)")
-_WRITES = re.compile(r"\b(INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+(\s+\w+)?\s+SET|mark_events)\b")
+_WRITES = re.compile(r"\b(INSERT\s+INTO|DELETE\s+FROM|UPDATE\s+\w+(\s+\w+)?\s+SET)\b")
 SETTLED = "@settled"
 """In a statement: the last event that nobody can come before any more.  Bound last."""
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import asyncpg
@@ -23,7 +24,7 @@ from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest
 from muster.stores.postgres.session import Session
 from muster.stores.postgres.statements import for_all, load
 from muster.stores.postgres.transaction import PostgresTransaction
-from muster.stores.postgres.tx import LanesById
+from muster.stores.postgres.tx import StoreKnown
 from muster.stores.postgres.upkeep import keep_up
 
 T = TypeVar("T")
@@ -40,6 +41,17 @@ CLOSING_S = 5.0
 STATEMENTS_MAX = 1000
 RESTORING = "muster db restored was begun"
 """So the reason begins for which nobody writes until that has ended."""
+BY_KEYS = {
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+}
+"""For transactions that write: each statement seeks what it is about by a key, and is planned once.  Otherwise it
+is planned anew for each call, as a plan that knows its month's partition looks cheaper, which takes longer than
+to run it; and a partition that is too young to have statistics is read as a whole."""
 UPKEEP_S, UPKEEP_AGAIN_S = 3600.0, 60.0
 
 
@@ -50,7 +62,7 @@ class PostgresStore:
 
     def __init__(self, url: str, marks: Marks, *, restoring: bool) -> None:
         self._url, self._marks, self._restoring = url, marks, restoring
-        self._lanes = LanesById()
+        self._known = StoreKnown()
         self._fault: StoreFault | None = None
         self._upkeep_due_s = 0.0
         self.lost = ""
@@ -79,7 +91,7 @@ class PostgresStore:
     async def _connect(self) -> None:
         addresses, retry = Addresses(self._url), TryLater()
         self._seers = await _pool(addresses, retry, ENGINE, READERS)
-        self._writers = await _pool(addresses, retry, ENGINE, WRITERS, self._greet)
+        self._writers = await _pool(addresses, retry, ENGINE, WRITERS, greet=self._greet, plans=BY_KEYS)
         self._readers = await _pool(addresses, retry, QUERY, READERS)
         self.reads = PostgresReads(self._seers, self._readers)
 
@@ -151,7 +163,7 @@ class PostgresStore:
                 raise self._halted(begun.halted)
             if not marks.fits(slot, begun.life, begun.commits):
                 raise _Behind("the database is not the one that it was; nothing was written")
-        result = await work(PostgresTransaction(session, self._lanes))
+        result = await work(PostgresTransaction(session, self._known))
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
             await ending.commit(connection, marks.last_words(slot, number, session.granted))
@@ -163,6 +175,7 @@ class PostgresStore:
     async def _greet(self, connection: asyncpg.Connection) -> None:
         """A connection may lead to another server than the one before: nothing is asked of it until that has come
         as far."""
+        self._known = StoreKnown()
         standing = await self._compare(connection)
         if standing.halted is None and self._fault is None and not self._restoring:
             await self._marks.mark(connection, standing)
@@ -332,7 +345,9 @@ async def _pool(
     retry: TryLater,
     role: str,
     size: int,
+    *,
     greet: Callable[[asyncpg.Connection], Awaitable[None]] | None = None,
+    plans: Mapping[str, str] = MappingProxyType({}),
 ) -> Connections:
     async def connect(*_: object, **settings: Any) -> asyncpg.Connection:
         return await addresses.connect(**settings)
@@ -344,7 +359,7 @@ async def _pool(
         max_size=size,
         statement_cache_size=STATEMENTS_MAX,
         reset=_nothing_to_reset,
-        server_settings={"role": role, "search_path": SCHEMA, **session_settings()},
+        server_settings={"role": role, "search_path": SCHEMA, **session_settings(), **plans},
     )
     return Connections(pool, retry)
 

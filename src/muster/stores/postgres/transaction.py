@@ -12,20 +12,20 @@ from muster.model.task import Now
 from muster.ports.locks import Locks
 from muster.stores.postgres.reads import BOOT
 from muster.stores.postgres.session import STORES_OWN, Session
-from muster.stores.postgres.tx import LanesById, PostgresTx
+from muster.stores.postgres.tx import PostgresTx, StoreKnown
 
 
 class PostgresTransaction:
     """As ports.store.Transaction; lives between BEGIN and COMMIT."""
 
-    def __init__(self, session: Session, lanes: LanesById) -> None:
-        self._session, self._lanes = session, lanes
+    def __init__(self, session: Session, known: StoreKnown) -> None:
+        self._session, self._known = session, known
         self._parts: dict[int, PostgresTx] = {}
 
     def of(self, workspace_id: int) -> PostgresTx:
         part = self._parts.get(workspace_id)
         if part is None:
-            part = self._parts[workspace_id] = PostgresTx(self._session, self._lanes, workspace_id)
+            part = self._parts[workspace_id] = PostgresTx(self._session, self._known, workspace_id)
         return part
 
     def now(self, here: Now) -> Now:  # noqa: ARG002

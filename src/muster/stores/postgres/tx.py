@@ -10,20 +10,22 @@ from msgspec.structs import astuple
 
 from muster.model.errors import Contended
 from muster.model.events import Event
-from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
+from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.found_rows import Existing
 from muster.ports.locks import Locks
 from muster.ports.store import Writes
+from muster.stores.postgres.changes import column_types
+from muster.stores.postgres.inserts import RowsInsert
 from muster.stores.postgres.session import SQL, Session
 from muster.stores.rows import (
+    TEXTS,
     attempt_of,
     encode_json,
     lane_of,
     lane_row,
     plan_of,
-    task_of,
     texts_of,
     worker_of,
     worker_row,
@@ -31,30 +33,57 @@ from muster.stores.rows import (
 from muster.stores.stored_tx import StoredTx, edited_row
 
 _LANES_KNOWN_MAX = 10_000
+_NAMES_ASKED_MAX = 16
+_OWN = {"workspace_id": "bigint"}
+_TEXT_TYPES = column_types(NewTask)
+NEW_TASKS = RowsInsert("tasks", column_types(Task) | {name: _TEXT_TYPES[name] for name in TEXTS})
+NEW_ATTEMPTS = RowsInsert("attempts", column_types(Attempt) | _OWN)
+NEW_EVENTS = RowsInsert("events", column_types(Event) | _OWN, first="mark_events(?)")
+"""Events get their ids once their writer is marked."""
+NEW_DEPENDENCIES = RowsInsert(
+    "dependencies", {"parent_id": "bigint", "child_id": "bigint", "met": "smallint"} | _OWN
+)
 
 
-class LanesById:
-    """Lanes never change, so a server may remember what it has read of them."""
+class StoreKnown:
+    """What a server remembers from one transaction to the next: lanes, which never change, and what is asked."""
 
     def __init__(self) -> None:
-        self.known: dict[int, Lane] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._numbers: dict[tuple[int, LaneKey], int] = {}
+        self._names: dict[str, None] = {}
 
-    async def of(self, session: Session, ids: list[int]) -> list[Lane]:
-        if missing := [i for i in ids if i not in self.known]:
-            if len(self.known) > _LANES_KNOWN_MAX:
-                self.known.clear()
+    async def lanes(self, session: Session, ids: list[int]) -> list[Lane]:
+        if missing := [i for i in ids if i not in self._lanes]:
+            if len(self._lanes) > _LANES_KNOWN_MAX:
+                self._lanes.clear()
                 missing = ids
             for row in await session.all("lanes_of", missing):
                 lane = lane_of(row)
-                self.known[lane.id] = lane
-        return [self.known[i] for i in ids]
+                self._lanes[lane.id] = lane
+        return [self._lanes[i] for i in ids]
+
+    def number(self, workspace_id: int, key: LaneKey) -> int | None:
+        return self._numbers.get((workspace_id, key))
+
+    def know_number(self, workspace_id: int, key: LaneKey, number: int) -> None:
+        """Of a lane that is committed."""
+        if len(self._numbers) > _LANES_KNOWN_MAX:
+            self._numbers.clear()
+        self._numbers[workspace_id, key] = number
+
+    def asked(self, name: str) -> list[str]:
+        """That name, and those that were asked for before."""
+        if len(self._names) < _NAMES_ASKED_MAX:
+            self._names[name] = None
+        return list(self._names) if name in self._names else [name]
 
 
 class PostgresTx(StoredTx):
     """As ports.store.Tx."""
 
-    def __init__(self, session: Session, lanes: LanesById, workspace_id: int) -> None:
-        self._session, self._lanes = session, lanes
+    def __init__(self, session: Session, known: StoreKnown, workspace_id: int) -> None:
+        self._session, self._known = session, known
         self.workspace_id = workspace_id
 
     async def _all(self, name: str, *bindings: Any) -> list[Any]:
@@ -73,17 +102,11 @@ class PostgresTx(StoredTx):
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
         return await self._session.take_ids(count, wall_ms)
 
-    def _keep(self, row: Any) -> Task:
-        *columns, version, held_at_ms = row
-        self._session.held_since(held_at_ms)
-        return self._session.tasks.keep(task_of(columns), version)
-
     async def tasks(self, ids: Collection[int]) -> list[Task]:
         wanted = list(dict.fromkeys(ids))
         held = self._session.tasks
         if missing := [i for i in wanted if held.get(i) is None]:
-            for row in await self._all("tasks", missing):
-                self._keep(row)
+            await self._session.load_tasks(missing, self.workspace_id)
         found = (held.get(i) for i in wanted)
         return [task for task in found if task is not None and task.workspace_id == self.workspace_id]
 
@@ -144,32 +167,46 @@ class PostgresTx(StoredTx):
         await self._all("put_worker", *worker_row(worker))
 
     async def meta(self, name: str) -> str | None:
-        return await self._one(itemgetter(0), "meta", self.workspace_id, name)
+        """With those that other transactions have asked for: whoever asks for one soon wants the others."""
+        known = self._session.metas
+        if (self.workspace_id, name) not in known:
+            names = self._known.asked(name)
+            found = dict(await self._all("metas", self.workspace_id, names))
+            known |= {(self.workspace_id, one): found.get(one) for one in names}
+        return known[self.workspace_id, name]
 
     async def meta_to_set(self, name: str) -> str | None:
         await self._session.lock(self.workspace_id, Locks(names=frozenset({f"meta {name}"})))
         return await self.meta(name)
 
     async def set_meta(self, name: str, value: str) -> None:
+        self._session.metas.pop((self.workspace_id, name), None)
         await self._all("set_meta", self.workspace_id, name, value)
 
     async def store_meta(self, name: str) -> str | None:
         return await self._one(itemgetter(0), "meta", 0, name)
 
     async def open_lanes(self) -> list[Lane]:
-        return await self._lanes.of(self._session, [row[0] for row in await self._all("open_lanes")])
+        return await self._known.lanes(self._session, [row[0] for row in await self._all("open_lanes")])
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
-        return [self._keep(row) for row in await self._all("ready", lane_id, limit)]
+        return [self._session.keep(row) for row in await self._all("ready", lane_id, limit)]
 
     async def lane_id(self, key: LaneKey, wall_ms: int) -> int:
         """By insert or read: two servers that need it at once find the same."""
+        own = self._session.new_lanes
+        known = self._known.number(self.workspace_id, key) or own.get((self.workspace_id, key))
+        if known is not None:
+            return known
         columns = (key.plan_id, key.agent, encode_json(key.capabilities), key.profile, key.limit_key)
         row = await self._first("lane_id", self.workspace_id, *columns)
         if row is None:
             (number,) = await self.take_ids(1, wall_ms)
             await self._all("insert_lane", *lane_row(Lane(number, self.workspace_id, *key)))
             row = await self._first("lane_id", self.workspace_id, *columns)
+            own[self.workspace_id, key] = row[0]  # it goes with this transaction, if that is undone
+        else:
+            self._known.know_number(self.workspace_id, key, row[0])
         found: int = row[0]
         return found
 
@@ -214,9 +251,8 @@ class PostgresTx(StoredTx):
         if writes.opened:
             session.granted = max(session.granted, *(attempt.epoch for attempt in writes.opened))
             opened = [astuple(session.attempts.keep(attempt)) for attempt in writes.opened]
-            await self._many("insert_attempt", self._own(opened))
-        if writes.events:
-            await self._insert_events(writes.events)
+            await session.insert(NEW_ATTEMPTS, self._own(opened))
+        await session.insert(NEW_EVENTS, self._own(map(astuple, writes.events)))
         await self._many("update_result", writes.results)
         await self._many("insert_checkpoint", self._own(map(astuple, writes.checkpoints)))
         await self._many("insert_artifact", self._own(map(astuple, writes.artifacts)))
@@ -224,19 +260,15 @@ class PostgresTx(StoredTx):
         chunks = ((e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs)
         await self._many("insert_log", self._own(chunks))
 
-    async def _insert_events(self, events: list[Event]) -> None:
-        await self._session.value("mark_events", len(events))
-        await self._many("insert_event", self._own(map(astuple, events)))
-
     async def _insert_tasks(self, writes: Writes) -> None:
         new_tasks = writes.new_tasks
-        await self._many("insert_task", [(*astuple(task), *texts_of(new)) for new, task in new_tasks])
+        await self._session.insert(NEW_TASKS, [(*astuple(task), *texts_of(new)) for new, task in new_tasks])
         for _, task in new_tasks:
             self._session.tasks.keep(task, 1)
         edges = (
             (parent_id, new.task_id, int(met)) for new, _ in new_tasks for parent_id, met in new.dependencies
         )
-        await self._many("insert_dependency", self._own(edges))
+        await self._session.insert(NEW_DEPENDENCIES, self._own(edges))
 
 
 def _existing(row: Any) -> Existing:

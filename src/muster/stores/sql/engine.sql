@@ -64,6 +64,7 @@ SELECT $kepttask_columns FROM tasks t LEFT JOIN tasks p ON p.id = t.parent_task_
 
 -- name: box_names
 SELECT b.key, b.task_id, t.key, b.current FROM boxes b JOIN tasks t ON t.id = b.task_id WHERE b.plan_id = ?1 AND @mine(b)
+ ORDER BY b.key
 
 -- name: other_files
 SELECT EXISTS (SELECT 1 FROM plans WHERE source IS NOT NULL AND id <> ?1 AND @mine)
@@ -249,15 +250,6 @@ UPDATE secrets SET sealed = ?2 WHERE name = ?1 AND @mine
 
 -- name: reseal_webhook
 UPDATE webhooks SET sealed = ?2 WHERE id = ?1 AND @mine
-
--- name: insert_task
-INSERT INTO tasks ($task_columns, $text_columns) VALUES ($task_slots, $text_slots)
-
--- name: insert_attempt
-INSERT INTO attempts ($attempt_columns, workspace_id) VALUES ($attempt_slots, ?)
-
--- name: insert_event
-INSERT INTO events ($event_columns, workspace_id) VALUES ($event_slots, ?)
 
 -- name: update_result
 UPDATE tasks SET result = coalesce(?2, result), summary = ?3 WHERE id = ?1

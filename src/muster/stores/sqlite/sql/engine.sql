@@ -82,3 +82,12 @@ SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
        json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
   FROM tasks
  WHERE @mine AND plan_id = ?1 AND is_group = 0 AND status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'ABORTED', 'PAUSED')
+
+-- name: insert_task
+INSERT INTO tasks ($task_columns, $text_columns) VALUES ($task_slots, $text_slots)
+
+-- name: insert_attempt
+INSERT INTO attempts ($attempt_columns, workspace_id) VALUES ($attempt_slots, ?)
+
+-- name: insert_event
+INSERT INTO events ($event_columns, workspace_id) VALUES ($event_slots, ?)
