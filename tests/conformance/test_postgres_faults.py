@@ -17,6 +17,7 @@ from muster.ports.locks import Locks, locks
 from muster.ports.store import Transaction, Tx
 from muster.stores.postgres import store as postgres_module
 from muster.stores.postgres.faults import RACES
+from muster.stores.postgres.pooling import WAIT_S_MAX
 from muster.stores.postgres.store import PostgresStore
 from postgres_databases import at, run_sql
 from real_servers import FAST, free_port, own_folder, run_postgres, start_postgres
@@ -452,6 +453,7 @@ def test_a_server_that_is_killed_and_comes_back_is_found_again() -> None:
                     await PostgresStore.open(url)
                 again = await asyncio.to_thread(run_postgres, folder, FAST | port)
                 try:
+                    await asyncio.sleep(WAIT_S_MAX)  # until then it is not tried again
                     await transact(store, adding(2))
                     assert [await there(store, i) for i in (1, 2)] == [True, True]
                 finally:

@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_leaves_both_as_they_were(
         "CREATE TRIGGER full_disk BEFORE INSERT ON muster.events FOR EACH ROW EXECUTE FUNCTION muster.full()",
         "DELETE FROM muster.halt",
     )
-    assert "has no space left" in project("db", "copy", url, code=7)
+    assert "is full" in project("db", "copy", url, code=7)
     assert run_sql(postgres_database, "SELECT * FROM muster.halt") == []
     assert run_sql(postgres_database, "SELECT * FROM muster.tasks") == []
     run_sql(postgres_database, "DROP TRIGGER full_disk ON muster.events")

@@ -32,7 +32,6 @@ RACES = frozenset(
 anything else that may be there once holds it: a second one is a bug, and would come again at each try."""
 LATE = "MU001"
 """As `mark_commit` says it: the store was halted, or restored, since the transaction began."""
-_FULL = (asyncpg.DiskFullError, asyncpg.OutOfMemoryError)
 _DAMAGED = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 _AWAY = (
     asyncpg.PostgresConnectionError,
@@ -56,8 +55,8 @@ _REFUSED = (
 )
 
 
-def classify(error: BaseException, *, committing: bool = False) -> MusterError | None:
-    """None for a bug, for a refusal of Muster's own, and for what ends the program."""
+def classify(error: BaseException, *, committing: bool = False, host: str = "its host") -> MusterError | None:
+    """None for a bug, for a refusal of Muster's own, and for what ends the program.  `host` is the database's."""
     match error:
         case MusterError():
             return None
@@ -65,10 +64,15 @@ def classify(error: BaseException, *, committing: bool = False) -> MusterError |
             return Contended(f"another server was faster ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _CONTENDED) or error.sqlstate == LATE:
             return Contended(f"another server was in the way ({error}); nothing was written", "try again")
-        case asyncpg.PostgresError() if isinstance(error, _FULL):
+        case asyncpg.DiskFullError():
             return StoreFull(
-                f"PostgreSQL has no space left ({error}); the write was refused and nothing was changed",
-                "free some space for it: work goes on by itself",
+                f"the disk of the database on {host} is full ({error}); nothing was written",
+                f"free some room on {host}, or give it a larger disk: work goes on by itself",
+            )
+        case asyncpg.OutOfMemoryError():
+            return StoreFull(
+                f"the database on {host} has no memory left ({error}); nothing was written",
+                f"free some memory on {host}: work goes on by itself",
             )
         case asyncpg.PostgresError() if isinstance(error, _DAMAGED):
             return StoreFault(

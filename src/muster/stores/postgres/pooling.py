@@ -61,6 +61,13 @@ class Addresses:
     def __init__(self, url: str) -> None:
         self._each = each_server(url)
 
+    @property
+    def host(self) -> str:
+        """Where the one is that it was connected to last, in words."""
+        parts = urlsplit(self._each[0])
+        query = dict(parse_qsl(parts.query))
+        return query.get("host") or parts.netloc.rpartition("@")[2] or "this host"
+
     async def connect(self, **settings: Any) -> asyncpg.Connection:
         """Raises what the last one of them has said."""
         settings.setdefault("timeout", HOST_S if len(self._each) > 1 else CONNECTING_S)

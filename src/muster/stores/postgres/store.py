@@ -13,7 +13,7 @@ from typing import Any, Self, TypeVar
 import asyncpg
 
 from muster.model.answers import BackedUp
-from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFault, StoreRewound
+from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFault, StoreFull, StoreRewound
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
@@ -52,6 +52,8 @@ BY_KEYS = {
 """For transactions that write: each statement seeks what it is about by a key, and is planned once.  Otherwise it
 is planned anew for each call, as a plan that knows its month's partition looks cheaper, which takes longer than
 to run it; and a partition that is too young to have statistics is read as a whole."""
+FULL_S = 10.0
+"""So long after its last refusal a disk counts as full: somebody asks again by then."""
 UPKEEP_S, UPKEEP_AGAIN_S = 3600.0, 60.0
 
 
@@ -63,6 +65,9 @@ class PostgresStore:
     def __init__(self, url: str, marks: Marks, *, restoring: bool) -> None:
         self._url, self._marks, self._restoring = url, marks, restoring
         self._known = StoreKnown()
+        self._addresses = Addresses(url)
+        self._full: StoreFull | None = None
+        self._full_s = 0.0
         self._fault: StoreFault | None = None
         self._upkeep_due_s = 0.0
         self.lost = ""
@@ -89,7 +94,7 @@ class PostgresStore:
         return store
 
     async def _connect(self) -> None:
-        addresses, retry = Addresses(self._url), TryLater()
+        addresses, retry = self._addresses, TryLater()
         self._seers = await _pool(addresses, retry, ENGINE, READERS)
         self._writers = await _pool(addresses, retry, ENGINE, WRITERS, greet=self._greet, plans=BY_KEYS)
         self._readers = await _pool(addresses, retry, QUERY, READERS)
@@ -106,6 +111,13 @@ class PostgresStore:
     @property
     def fault(self) -> StoreFault | None:
         return self._fault
+
+    @property
+    def full(self) -> StoreFull | None:
+        """Why something was refused lately for want of room.  What is small may be written all the same."""
+        if self._full is not None and asyncio.get_running_loop().time() - self._full_s > FULL_S:
+            self._full = None
+        return self._full
 
     @property
     def granted(self) -> int:
@@ -143,7 +155,10 @@ class PostgresStore:
             await self.look()
             raise self._fault or Contended(str(behind), "try again") from None
         except Exception as error:
-            if (fault := classify(error, committing=ending.begun)) is not None:
+            fault = classify(error, committing=ending.begun, host=self._addresses.host)
+            if fault is not None:
+                if isinstance(fault, StoreFull):
+                    self._full, self._full_s = fault, asyncio.get_running_loop().time()
                 raise fault from error
             raise
 
