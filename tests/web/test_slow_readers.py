@@ -9,7 +9,7 @@ import socket
 
 import pytest
 import test_network
-from test_network import OPENLY, bind, listening
+from test_network import OPENLY, Line, bind, listening
 from web_site import Site
 
 from muster.web import feed as web_feed
@@ -136,3 +136,30 @@ def test_the_past_comes_in_parts_of_which_none_is_large(site: Site) -> None:
     assert max(map(len, found)) <= PART_BYTES_MAX
     blocks = b"".join(found).split(b"\n\n")[:-1]
     assert [json.loads(block.partition(b"data: ")[2])["id"] for block in blocks] == numbers(site)
+
+
+def test_large_answers_that_nobody_reads_are_bounded_all_together(
+    site: Site, held: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_network, "UNREAD_BYTES_MAX", 4 << 20)
+    tasks = [{"title": f"t{i}", "key": f"k{i}", "description": "x" * 500_000} for i in range(7)]
+    site.post("/api/v1/plans", {"plan": "p", "source": None, "tasks": tasks, "actor": "ada"})
+    with listening(site, OPENLY) as port:
+        slow = [socket.create_connection(("127.0.0.1", port), PATIENCE_S) for _ in range(2)]
+        for n, one in enumerate(slow, start=1):
+            one.sendall(b"GET /api/v1/agent-tasks HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            until(lambda n=n: len(held) == n, "its answer lies there")
+        with Line(port) as line:
+            status, headers, told = line.ask("GET", "/api/v1/agent-tasks")
+            assert (status, headers["retry-after"]) == (503, "1")
+            assert told["detail"] == "too many large answers wait to be read"
+            assert line.ask("GET", "/api/v1/agent-tasks?limit=1")[0] == 200, "small ones are sent anyway"
+            slow[0].close()
+            until(lambda: line.ask("GET", "/api/v1/agent-tasks")[0] == 200, "there is room for it")
+        with slow[1], slow[1].makefile("rb") as file:
+            assert file.readline() == b"HTTP/1.1 200 OK\r\n"
+            size = next(int(field.split()[1]) for field in file if field.startswith(b"content-length"))
+            assert file.readline(), "another header"
+            while file.readline().strip():
+                pass
+            assert len(json.loads(file.read(size))) == 7, "who reads late has all of it"

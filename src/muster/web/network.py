@@ -8,10 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import httptools
+from msgspec.structs import replace
 
 from muster.model.errors import BadInput, MusterError, TooLarge, Unavailable
 from muster.web import http as web_http
-from muster.web.http import Reply, error_reply
+from muster.web.http import Reply, Request, error_reply
 from muster.web.server import Answers, HttpConnection, serve_with
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ HELD_BYTES_MAX = 320 << 20
 """All bodies together: who sends them may have no token at all, which is known only then."""
 
 
+UNREAD_BYTES_MAX = 256 << 20
+"""Of answers that wait for who asked to read them, all together: while it is more, no large one joins them.
+A list of tasks with long texts has many megabytes."""
+LARGE_ANSWER_BYTES = 1 << 20
+
+
 class NetworkListener:
     """What all connections of one listener share."""
 
@@ -43,6 +50,8 @@ class NetworkListener:
         self.large = 0
         self.held = 0
         """Bytes of bodies that are being read, or wait for their answer: of anybody, with a token or without."""
+        self.unread = 0
+        """Bytes of answers that were asked for and are not taken yet."""
 
     async def serve(
         self, listening: socket.socket, closing: asyncio.Event, tls: ssl.SSLContext | None = None
@@ -65,7 +74,7 @@ class NetworkConnection(HttpConnection):
         self._writing: asyncio.TimerHandle | None = None
         self._refused: Reply | None = None
         self._begun = self._large = False
-        self._head_bytes = self._held = 0
+        self._head_bytes = self._held = self._unread = 0
 
     # -- asyncio
 
@@ -78,19 +87,27 @@ class NetworkConnection(HttpConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         self._no_longer_await()
         self._let_go()
+        self._has_read()
         if self._writing is not None:
             self._writing.cancel()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
+        self._unread = self._transport.get_write_buffer_size()
+        self._network.unread += self._unread
         self._writing = asyncio.get_running_loop().call_later(WRITE_S, self.abort)
 
     def resume_writing(self) -> None:
         if self._writing is not None:
             self._writing.cancel()
             self._writing = None
+        self._has_read()
         super().resume_writing()
+
+    def _has_read(self) -> None:
+        self._network.unread -= self._unread
+        self._unread = 0
 
     # -- time
 
@@ -177,6 +194,16 @@ class NetworkConnection(HttpConnection):
         if self._large:
             self._large = False
             self._network.large -= 1
+
+    def _admitted(self, request: Request, reply: Reply) -> Reply:
+        if request.method != "GET" or len(reply.data) < LARGE_ANSWER_BYTES:
+            return reply  # what was done is told
+        if self._network.unread < UNREAD_BYTES_MAX:
+            return reply
+        full = Unavailable(
+            "too many large answers wait to be read", "ask for less at once (limit=), or try again"
+        )
+        return replace(error_reply(full), headers=(("retry-after", "1"),))
 
     def _refuse(self, error: MusterError, status: int) -> None:
         self._refused = error_reply(error, status)

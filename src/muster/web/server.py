@@ -167,18 +167,28 @@ class HttpConnection(asyncio.Protocol):
     async def _answer(self) -> None:
         while self._waiting and not self._transport.is_closing():
             self._current, keep = self._waiting.popleft()
-            REQUEST.set(self._current)
-            reply = await self._app.answer(self._current)
-            if isinstance(reply, Stream):
-                await self._send_parts(reply, head_only=self._current.head_only)
-            elif not self._current.gone:
-                self._write(reply, keep=keep and not self._ending, head_only=self._current.head_only)
+            await self._send(self._current, keep=keep)
             if self._full is not None:
                 await self._full
             if len(self._waiting) == WAITING_MAX - 1:
                 self._transport.resume_reading()
         self._current = self._answering = None
         self._finished()
+
+    async def _send(self, request: Request, *, keep: bool) -> None:
+        """A function of its own: while its caller reads, a large answer is held in the transport alone."""
+        REQUEST.set(request)
+        reply = await self._app.answer(request)
+        if isinstance(reply, Stream):
+            await self._send_parts(reply, head_only=request.head_only)
+        elif not request.gone:
+            self._write(
+                self._admitted(request, reply), keep=keep and not self._ending, head_only=request.head_only
+            )
+
+    def _admitted(self, request: Request, reply: Reply) -> Reply:  # noqa: ARG002
+        """What is sent: the answer, or that there is no room for it."""
+        return reply
 
     async def _send_parts(self, reply: Stream, *, head_only: bool) -> None:
         """One after the other, as fast as the caller reads; then the connection is closed."""
