@@ -38,6 +38,7 @@ def paths(far: FarOwner) -> list[str]:
     tasks = far.tasks()
     told = [f"/tasks/{tasks[key].id}" for key in ("api", "tests", "docs")]
     told += [f"/tasks/{tasks['tests'].id}/transcript", f"/tasks/{tasks['docs'].id}/cancel"]
+    told += ["/tasks?view=board", "/bulk/cancel?plan=billing"]
     return ["/", "/tasks", "/inbox", "/plans", "/plans/billing", "/plans/billing/cancel", "/nowhere", *told]
 
 
@@ -159,6 +160,21 @@ def test_without_scripts_everything_but_the_live_view_works(far: FarOwner, let_i
     expect(page.get_by_role("heading")).to_have_text("muster")
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_light_or_dark_is_chosen_and_kept(far: FarOwner, let_in: Let, axe: str, scripts: bool) -> None:
+    page = let_in(color_scheme="light", java_script_enabled=scripts)
+    page.goto("/tasks?status=failed")
+    page.get_by_role("button", name="Dark", exact=True).click()
+    assert page.url.endswith("/tasks?status=failed")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    page.goto("/plans")
+    expect(page.locator("body")).to_have_css("background-color", "rgb(20, 24, 29)")
+    if scripts:
+        assert violations(page, axe) == []
+    page.get_by_role("button", name="As the system").click()
+    expect(page.locator("body")).to_have_css("background-color", "rgb(255, 255, 255)")
+
+
 def test_keys_do_what_the_page_does(far: FarOwner, let_in: Let, axe: str) -> None:
     number = far.tasks()["other"].id
     page = let_in()
@@ -182,11 +198,35 @@ def test_keys_do_what_the_page_does(far: FarOwner, let_in: Let, axe: str) -> Non
     page.keyboard.press("c")
     page.wait_for_url(f"**/tasks/{number}/cancel")
     page.go_back()
+    page.keyboard.press("g")
+    page.keyboard.press("d")
+    page.wait_for_url("**/tasks?status=failed")
+    page.keyboard.press("a")
+    page.wait_for_url("**/tasks?plan=*")
+    page.goto(f"/tasks/{number}?done=pause")
     page.keyboard.press("?")
     dialog.get_by_label("single keys do these things").uncheck()
     dialog.get_by_role("button", name="Close").click()
     page.keyboard.press("c")
     assert page.url.endswith("done=pause")
+
+
+def test_keys_scroll_what_an_agent_says(far: FarOwner, let_in: Let) -> None:
+    number = far.tasks()["api"].id
+    far.log(number, 1, b"".join(b"line %d\n" % line for line in range(500)))
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    expect(page.get_by_text("line 499", exact=True)).to_be_attached()
+    said = "document.querySelector('ol.transcript')"
+    at = f"[{said}.scrollTop, {said}.scrollHeight - {said}.clientHeight]"
+    page.keyboard.press("J")
+    down, most = page.evaluate(at)
+    assert 0 < down < most
+    page.keyboard.press("f")
+    end, most = page.evaluate(at)
+    assert end >= most - 1
+    page.keyboard.press("K")
+    assert page.evaluate(at)[0] < end
 
 
 def test_all_of_a_page_is_reached_by_the_keyboard(far: FarOwner, let_in: Let) -> None:

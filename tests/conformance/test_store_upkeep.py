@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from store_rows import NOW, Subject, make_event, make_task, new_task
-from test_store_people import make_agent, make_message, make_webhook
+from test_store_people import make_agent, make_message, make_token, make_webhook
 
+from muster.model.access import BROWSER
 from muster.model.agents import AgentBeat, Condition
 from muster.model.commands import AppendLog
 from muster.model.errors import BadInput, Conflict, StoreRewound
@@ -60,6 +61,20 @@ def test_keys_messages_and_beats_are_dropped_by_age(subject: Subject) -> None:
     subject.tx("add_beat", "claude", AgentBeat(OLD, Condition.HEALTHY, None, None, "", None, None, {}))
     assert subject.read("anything_old", 0, 0, LATE) and not subject.read("anything_old", 0, 0, OLD)
     assert (subject.tx("prune_beats", OLD, 10), subject.tx("prune_beats", LATE, 10)) == (0, 1)
+
+
+@pytest.mark.parametrize("ended", ["expired", "revoked"])
+def test_sessions_of_browsers_are_dropped_once_they_have_ended(subject: Subject, ended: str) -> None:
+    times: dict[str, Any] = (
+        {"expires_at_ms": OLD} if ended == "expired" else {"expires_at_ms": OLD + 9, "revoked_at_ms": OLD}
+    )
+    subject.tx("add_token", make_token(1, name=BROWSER, **times), "hash-1")
+    subject.tx("add_token", make_token(2, name=BROWSER, expires_at_ms=OLD + 9), "hash-2")
+    subject.tx("add_token", make_token(3, name="a program", **times), "hash-3")
+    assert not subject.read("anything_old", OLD, 0, 0)
+    assert subject.read("anything_old", LATE, 0, 0)
+    assert (subject.tx("prune_sessions", OLD, 10), subject.tx("prune_sessions", LATE, 10)) == (0, 1)
+    assert [token.id for token in subject.read("tokens")] == [2, 3]
 
 
 # -- settings

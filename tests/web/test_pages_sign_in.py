@@ -163,6 +163,8 @@ def test_pages_show_ones_own_workspace(site: Site, people: People, port: int) ->
 
 ROUTES: dict[str, tuple[str, Right | None]] = {
     "GET /": ("/", Right.READ),
+    "GET /bulk/{action}": ("/bulk/retry", Right.WORK),
+    "POST /bulk/{action}": ("/bulk/retry", Right.WORK),
     "GET /enter": ("/enter", None),
     "POST /enter": ("/enter", None),
     "GET /inbox": ("/inbox", Right.READ),
@@ -178,6 +180,7 @@ ROUTES: dict[str, tuple[str, Right | None]] = {
     "POST /pools/{pool}/open": ("/pools/none/open", Right.CREW),
     "POST /sign-out": ("", Right.READ),
     "GET /static/{version}/{name}": ("/static/0/none.css", None),
+    "POST /theme": ("", Right.READ),
     "GET /tasks": ("/tasks", Right.READ),
     "GET /tasks/{task_id:id}": ("/tasks/7", Right.READ),
     "GET /tasks/{task_id:id}/artifacts/{epoch:id}/{name}": ("/tasks/7/artifacts/1/x", Right.READ),
@@ -225,5 +228,5 @@ def test_a_viewer_sees_no_button_that_a_viewer_may_not_press(site: Site, people:
         pages = [reader.get(path) for path in ("/", "/inbox", "/plans/api", f"/tasks/{job['taskId']}")]
         links = re.findall(r"/(?:tasks|plans)/\w+/(\w+)\"", "".join(page.text for page in pages))
         seen[role] = {label for page in pages for label in page.labels} | set(links) & TASK_ACTIONS.keys()
-    assert seen[Role.VIEWER] == {"Sign out"}
+    assert seen[Role.VIEWER] == {"Sign out", "Light"}
     assert {"Answer", "Pause", "cancel", "skip"} <= seen[Role.MEMBER]

@@ -386,6 +386,7 @@ async def prune(views: Views, command: c.Prune) -> Pruned:
         keys=await tx.prune_idempotency(command.keys_before_ms, command.limit),
         messages=await tx.prune_messages(command.keys_before_ms, command.limit),
         beats=await tx.prune_beats(command.beats_before_ms, command.limit),
+        sessions=await tx.prune_sessions(command.logs_before_ms, command.limit),
     )
 
 

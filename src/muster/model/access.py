@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+BROWSER = "a browser"
+"""What the token of a browser's session is called.  Retention drops those that have ended."""
+
 
 class Role(StrEnum):
     """Of a member, the least first."""

@@ -247,6 +247,7 @@ class Pruned(Answer, frozen=True, kw_only=True):
     events: int = 0
     messages: int = 0
     beats: int = 0
+    sessions: int = 0
 
 
 class AgentPut(Answer, frozen=True, kw_only=True):

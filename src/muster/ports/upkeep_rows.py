@@ -22,6 +22,9 @@ class UpkeepTx(Protocol):
     async def prune_beats(self, before_ms: int, limit: int) -> int:
         """Drops what agents said of themselves before then."""
 
+    async def prune_sessions(self, before_ms: int, limit: int) -> int:
+        """Drops the tokens of browsers' sessions that ended before then."""
+
     async def shift_waits(self, by_ms: int) -> None:
         """Retries, pins and messages to webhooks are due that much later (earlier where it is negative)."""
 

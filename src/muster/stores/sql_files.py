@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
-from muster.model.access import Member, Token
+from muster.model.access import BROWSER, Member, Token
 from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import KeptTask
 from muster.model.events import Event
@@ -52,6 +52,8 @@ def filled_in(own: Path) -> dict[str, str]:
     # Filled in when it runs: only a condition without OR lets SQLite seek.
     fragments = _parts("fragments.sql", own, {})
     filled = {"by_id": "$by_id", **fragments}
+    ended = "coalesce(revoked_at_ms, expires_at_ms)"
+    filled["old_session"] = f"FROM tokens WHERE name = '{BROWSER}' AND {ended} < ?1"
     for shown in (KeptTask, TaskView):
         kind = shown.__name__.lower()
         columns = (fragments.get(f"{kind}_{name}", f"t.{name}") for name in shown.__struct_fields__)

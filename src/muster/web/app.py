@@ -28,7 +28,17 @@ RESOURCES = (
     *("worker_protocol", "workers", "works"),
     *(
         f"pages.{name}"
-        for name in ("live", "overview", "plans", "proposals", "review", "sign_in", "task_forms", "tasks")
+        for name in (
+            "bulk",
+            "live",
+            "overview",
+            "plans",
+            "proposals",
+            "review",
+            "sign_in",
+            "task_forms",
+            "tasks",
+        )
     ),
 )
 """A module each."""

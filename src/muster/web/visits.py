@@ -72,6 +72,26 @@ def cookie(request: Request, secret: str, max_age_s: int = SESSION_S) -> tuple[s
     return "set-cookie", value
 
 
+THEMES = frozenset({"light", "dark"})
+_THEME = "muster_theme"
+_YEAR_S = 365 * 86400
+
+
+def theme_of(request: Request) -> str:
+    """What its reader has chosen; empty: as their system has it."""
+    for pair in request.header(b"cookie").split(";"):
+        key, _, value = pair.strip().partition("=")
+        if key == _THEME and value in THEMES:
+            return value
+    return ""
+
+
+def theme_cookie(theme: str) -> tuple[str, str]:
+    """The server draws the first paint in it already.  Nothing else hangs on it."""
+    age_s = _YEAR_S if theme in THEMES else 0
+    return "set-cookie", f"{_THEME}={theme if age_s else ''}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax"
+
+
 def session_secret(nonce: str, parent: int) -> str:
     """Always the same of one nonce, so the store takes it once.  `parent`: the token that it stands for."""
     return f"{SESSION}{hashlib.sha256(f'session:{nonce}'.encode()).hexdigest()}-{parent}"

@@ -79,7 +79,9 @@ class Pruner(LeaderService):
         ):
             pruned = await self._engine.execute(command)
             assert isinstance(pruned, Pruned)
-            gone = max(pruned.logs, pruned.checkpoints, pruned.keys, pruned.messages, pruned.beats)
+            gone = max(
+                pruned.logs, pruned.checkpoints, pruned.keys, pruned.messages, pruned.beats, pruned.sessions
+            )
         more = [
             await self._prune_events(workspace.id, wall_ms) for workspace in await self._reads.workspaces()
         ]

@@ -228,8 +228,8 @@ class Repair(Command, frozen=True, kw_only=True):
 
 
 class Prune(Command, frozen=True, kw_only=True):
-    """At most `limit` of each: output and checkpoints of ended tasks, idempotency keys, messages to
-    webhooks, heartbeats of agents, older than that."""
+    """At most `limit` of each: output, checkpoints of ended tasks, ended sessions of browsers, idempotency keys,
+    messages to webhooks, heartbeats of agents, older than that."""
 
     term: int
     logs_before_ms: int

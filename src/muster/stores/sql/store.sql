@@ -32,6 +32,11 @@ UPDATE outbox SET next_at_ms = next_at_ms + ?1 WHERE next_at_ms IS NOT NULL
 -- name: bound_messages
 UPDATE outbox SET next_at_ms = ?1 WHERE next_at_ms > ?1
 
+-- name: prune_sessions
+DELETE FROM tokens
+ WHERE id IN (SELECT id $old_session ORDER BY id LIMIT ?2)
+RETURNING id
+
 -- name: prune_beats
 DELETE FROM agent_heartbeats
  WHERE id IN (SELECT id FROM agent_heartbeats WHERE at_ms < ?1 ORDER BY at_ms LIMIT ?2)

@@ -115,6 +115,9 @@ class SqliteTransaction:
     async def prune_beats(self, before_ms: int, limit: int) -> int:
         return self._count("prune_beats", before_ms, limit)
 
+    async def prune_sessions(self, before_ms: int, limit: int) -> int:
+        return self._count("prune_sessions", before_ms, limit)
+
     async def shift_waits(self, by_ms: int) -> None:
         self._known.tasks.forget()
         for name in ("shift_retries", "shift_aims"):

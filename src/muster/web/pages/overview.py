@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from muster.model.states import HELD
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.pages.forms import ask_api, back_to
 from muster.web.routes import Routes
-from muster.web.visits import posted
+from muster.web.visits import posted, theme_cookie
 
 routes = Routes(pages=True)
 
@@ -70,3 +72,11 @@ async def open_pool(web: Backend, request: Request, pool: str) -> Reply:  # noqa
     fields = posted(request)
     reply = await ask_api(request, f"/api/v1/pools/{quote(pool, safe='')}/open", {})
     return reply if reply.status >= 400 else back_to(fields, "/inbox")
+
+
+@routes.post("/theme")
+async def choose_theme(web: Backend, request: Request) -> Reply:  # noqa: ARG001
+    """Light, dark, or as the system has it: kept in this browser."""
+    fields = posted(request)
+    shown = back_to(fields, "/")
+    return replace(shown, headers=(*shown.headers, theme_cookie(fields.get("theme", ""))))

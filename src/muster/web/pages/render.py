@@ -24,7 +24,7 @@ from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
 from muster.web.rights import right_for
-from muster.web.visits import DOOR, cookie, visit_of
+from muster.web.visits import DOOR, cookie, theme_of, visit_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -56,6 +56,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
             may=may_of(request),
             who=who,
             door=door(request),
+            theme=theme_of(request),
             signed_in=who is not None or door(request),
             now_ms=time.time_ns() // 1_000_000,
             **content,

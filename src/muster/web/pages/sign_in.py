@@ -9,7 +9,7 @@ import time
 import msgspec
 
 from muster.model import commands as c
-from muster.model.access import Token
+from muster.model.access import BROWSER, Token
 from muster.model.errors import NotAllowed, StoreRefused
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
@@ -30,7 +30,6 @@ from muster.web.visits import (
 
 routes = Routes(pages=True)
 
-_NAME = "a browser"
 _AGAIN = "muster ui --server URL makes another link; or paste a token"
 _in_use: set[str] = set()
 """Links that are being used at this moment."""
@@ -102,7 +101,7 @@ async def _open_session(web: Backend, token: Token | None, secret: str) -> None:
     left_s = math.inf if token.expires_at_ms is None else (token.expires_at_ms - _now_ms()) / 1000
     await web.engine.execute(
         c.AddToken(
-            name=_NAME,
+            name=BROWSER,
             member=token.member,
             role=token.role if role.covers(token.role) else role,
             scopes=token.scopes,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.json_value import Json
 from muster.model.views import TaskView
 from muster.model.wording import task_name
 from muster.web.backend import Backend
@@ -47,6 +50,14 @@ TASK_ACTIONS: dict[str, Action] = {
     "archive": Action("Archive", (), "It is hidden for good."),
 }
 """Those of model.actions that pages have forms for, by the same names."""
+BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
+"""Those that are offered for many tasks at once."""
+
+
+def offered(tasks: Iterable[Json]) -> list[str]:
+    """What may be done with one of these at least, of BULK."""
+    possible = {action for task in tasks for action in task["actions"]}
+    return [name for name in BULK if name in possible]
 
 
 @routes.get("/tasks/{task_id:id}/{action}")

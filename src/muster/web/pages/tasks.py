@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from muster.model import commands as c
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
+from muster.model.states import FINAL, TaskStatus
 from muster.model.views import AttemptView
 from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
@@ -23,10 +25,22 @@ from muster.web.tasks import TasksQuery, filter_of, next_page
 routes = Routes(pages=True)
 
 EVENTS_SHOWN = 50
+CARDS_MAX = 40
+"""In a column."""
+_COLUMNS = (
+    ("Waiting", (TaskStatus.PENDING, TaskStatus.ABORTED)),
+    ("At work", (TaskStatus.ASSIGNED, TaskStatus.RUNNING)),
+    ("Paused", (TaskStatus.PAUSED,)),
+    ("Failed", (TaskStatus.FAILED,)),
+    ("Completed", (TaskStatus.COMPLETED,)),
+    ("Cancelled", (TaskStatus.CANCELLED,)),
+)
 
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
+    view: Annotated[str, Meta(pattern="^(board)?$")] = ""
+    """`board`: in columns."""
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
 
 
@@ -42,24 +56,53 @@ class TranscriptQuery(DoneQuery, frozen=True, kw_only=True):
 
 @routes.get("/tasks")
 async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
-    """Tasks in the order of their ids; the address says which."""
+    """Tasks in the order of their ids, or by where they stand; the address says which."""
     from muster.web.pages.render import json_of, page
-    from muster.web.pages.task_forms import TASK_ACTIONS
+    from muster.web.pages.task_forms import TASK_ACTIONS, offered
 
     # A form sends its empty fields as well.
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
-    found = await web.queries.tasks(filter_of(query))
+    columns = await _columns(web, query) if query.view else []
+    found = [] if query.view else await web.queries.tasks(filter_of(query))
+    tasks = json_of(found)
     return page(
         request,
-        "tasks.html",
+        "board.html" if query.view else "tasks.html",
         done=query.done,
-        tasks=json_of(found),
+        tasks=tasks,
+        columns=columns,
         query=query,
+        kept=address_of(query),
         statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
+        open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
         next_page=next_page(request, found[-1].id) if len(found) == query.limit else "",
+        bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
     )
+
+
+async def _columns(web: Backend, query: TablePageQuery) -> list[Json]:
+    """Where tasks stand, each with the first of them."""
+    from muster.web.pages.render import json_of
+
+    wanted = set(filter_of(query).statuses)
+    found: list[Json] = []
+    for title, statuses in _COLUMNS:
+        asked = tuple(status for status in statuses if not wanted or status in wanted)
+        if asked:
+            selection = replace(filter_of(query), statuses=asked, limit=CARDS_MAX + 1)
+            tasks = [json_of(task) for task in await web.queries.tasks(selection)]
+            names = [status.lower() for status in asked]
+            found.append({"title": title, "statuses": names, "tasks": tasks[:CARDS_MAX]})
+            found[-1]["more"] = len(tasks) > CARDS_MAX
+    return found
+
+
+def address_of(query: TablePageQuery) -> str:
+    """What of it says which tasks, as a part of an address."""
+    asked = [("status", status) for status in query.status] + [("tag", tag) for tag in query.tag]
+    return urlencode([*asked, *([("plan", query.plan)] if query.plan else [])])
 
 
 @routes.get("/tasks/{task_id:id}")

@@ -105,6 +105,7 @@ SELECT coalesce((SELECT at_ms < ?1 FROM logs ORDER BY rowid LIMIT 1), 0)
     OR EXISTS (SELECT 1 FROM idempotency WHERE created_at_ms < ?2)
     OR EXISTS (SELECT 1 FROM outbox WHERE created_at_ms < ?2)
     OR EXISTS (SELECT 1 FROM agent_heartbeats WHERE at_ms < ?3)
+    OR EXISTS (SELECT 1 $old_session)
     OR EXISTS (SELECT 1 $old_checkpoint)
 
 -- name: next_ready

@@ -10,11 +10,16 @@ const KEYS = [
   ["r", "retry this task", press('[data-actions] [action$="/retry"] button, [data-actions] a[href$="/retry"]')],
   ["c", "cancel this task or plan (asks first)", press('[data-actions] a[href$="/cancel"]')],
   ["p", "pause this task or plan, or resume it", press('[data-actions] [action$="/pause"] button, [data-actions] [action$="/resume"] button')],
+  ["J", "scroll what an agent says down", () => scroll(1)],
+  ["K", "scroll it up", () => scroll(-1)],
+  ["f", "go to its end, and follow it", () => scroll(Infinity)],
+  ["a", "show tasks that have ended, or not", press("[data-all]")],
   ["/", "filter", () => document.querySelector(".filter input, .filter select")?.focus()],
   ["g o", "overview", open("/")],
   ["g t", "tasks", open("/tasks")],
   ["g p", "plans", open("/plans")],
   ["g i", "inbox", open("/inbox")],
+  ["g d", "dead letter", open("/tasks?status=failed")],
   ["?", "these keys", help],
 ];
 let begun = "";
@@ -36,6 +41,12 @@ function move(by) {
   if (!rows.length) return;
   const at = rows.indexOf(document.activeElement);
   rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by))].focus();
+}
+
+// Whoever scrolls up stops following, as with the mouse.
+function scroll(by) {
+  const said = document.querySelector("ol.transcript");
+  if (said) said.scrollTop = by === Infinity ? said.scrollHeight : said.scrollTop + by * 0.8 * said.clientHeight;
 }
 
 function off() {

@@ -1,0 +1,118 @@
+"""One action for many tasks: all that a filter finds, as long as they are few enough to be looked at.
+
+What a page has asked about is what is done: tasks that came since are not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from muster.model.errors import BadInput, NotFound
+from muster.model.json_value import Json
+from muster.model.views import TaskFilter, TaskView
+from muster.model.wording import counted, task_name
+from muster.web.backend import Backend
+from muster.web.http import Problem, Reply, Request
+from muster.web.pages.forms import Action, ask_api, body_of_form, refuse_action
+from muster.web.pages.task_forms import BULK, TASK_ACTIONS
+from muster.web.pages.tasks import TablePageQuery, address_of
+from muster.web.routes import Routes
+from muster.web.tasks import filter_of
+from muster.web.visits import posted
+
+routes = Routes(pages=True)
+
+BULK_MAX = 500
+"""Of one press."""
+NAMED_MAX = 50
+
+
+@routes.get("/bulk/{action}")
+async def confirm_many(web: Backend, request: Request, action: str, query: TablePageQuery) -> Reply:
+    """Which tasks these are, and a button for all of them."""
+    from muster.web.pages.render import json_of, page
+
+    wanted = _known(action)
+    refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
+    query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
+    found = await web.queries.tasks(replace(filter_of(query), limit=BULK_MAX + 1))
+    tasks = [task for task in found[:BULK_MAX] if action in task.actions]
+    return page(
+        request,
+        "bulk.html",
+        action=action,
+        wanted=wanted,
+        tasks=[json_of(task) for task in tasks[:NAMED_MAX]],
+        number=len(tasks),
+        ids=",".join(str(task.id) for task in tasks),
+        others=min(len(found), BULK_MAX) - len(tasks),
+        more=len(found) > BULK_MAX,
+        kept=address_of(query),
+        told=None,
+    )
+
+
+@routes.post("/bulk/{action}")
+async def act_on_many(web: Backend, request: Request, action: str, query: TablePageQuery) -> Reply:
+    """Does it to each that still can take it, and says which could not."""
+    from muster.web.pages.render import page
+
+    fields = posted(request)
+    wanted = _known(action)
+    ids = _ids(fields.get("ids", ""))
+    refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
+    found = await web.queries.tasks(TaskFilter(ids=ids, limit=BULK_MAX)) if ids else []
+    done, refused = await _each(request, action, body_of_form(wanted, fields), found)
+    return page(
+        request,
+        "bulk.html",
+        action=action,
+        wanted=wanted,
+        kept=address_of(query),
+        told={
+            "done": counted(done, "task"),
+            "gone": len(ids) - len(found),
+            "refused": refused[:NAMED_MAX],
+            "more": max(0, len(refused) - NAMED_MAX),
+        },
+    )
+
+
+async def _each(
+    request: Request, action: str, body: Json, tasks: Sequence[TaskView]
+) -> tuple[int, list[Json]]:
+    """How many have taken it, and the others with why not."""
+    done = 0
+    refused: list[Json] = []
+    for task in tasks:
+        why = f"it is not possible now: {task.why}"
+        if action in task.actions:
+            reply = await ask_api(request, f"/api/v1/agent-tasks/{task.id}/{action}", body)
+            if reply.status < 400:
+                done += 1
+                continue
+            why = msgspec.json.decode(reply.data, type=Problem).detail
+        refused.append({"id": task.id, "name": task_name(task.plan, task.key), "why": why})
+    return done, refused
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    """Raises BadInput."""
+    parts = text.split(",") if text else []
+    if len(parts) > BULK_MAX or not all(
+        part.isascii() and part.isdigit() and len(part) < 17 for part in parts
+    ):
+        raise BadInput(
+            "this form names no tasks that can be read; nothing was changed", "open its page again"
+        )
+    return tuple(map(int, parts))
+
+
+def _known(action: str) -> Action:
+    """Raises NotFound."""
+    if action not in BULK:
+        raise NotFound(f"no page does {action[:50]!r} to many tasks", f"one of: {', '.join(BULK)}")
+    return TASK_ACTIONS[action]

@@ -1,0 +1,107 @@
+"""One action for all that a filter finds, and tasks in columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from test_network import OPENLY, listening
+from web_site import Site
+
+from muster.web.pages import bulk
+from page_reader import Reader
+
+
+@pytest.fixture
+def reader(site: Site) -> Iterator[Reader]:
+    """Of a server without login."""
+    with listening(site, OPENLY) as port:
+        yield Reader(port)
+
+
+def statuses(site: Site) -> dict[str, str]:
+    return {task["key"]: task["status"] for task in site.get("/api/v1/agent-tasks")}
+
+
+def failed(site: Site, *keys: str) -> None:
+    site.enqueue(*keys)
+    site.register(slots=9)
+    for job in site.started():
+        site.post("/worker/v1/fail", site.of(job) | {"kind": "invalid", "message": f"no {job['key']}"})
+
+
+def test_the_dead_letter_is_tried_again_at_once(site: Site, reader: Reader) -> None:
+    failed(site, "a", "b")
+    site.enqueue("c")
+    assert statuses(site) == {"a": "FAILED", "b": "FAILED", "c": "PENDING"}
+    dead = reader.get("/tasks?status=failed")
+    assert 'href="/bulk/retry?status=failed"' in dead.text and "/bulk/pause" not in dead.text
+    asked = reader.get("/bulk/retry?status=failed")
+    assert "Retry: 2 tasks" in asked.text and "api/a" in asked.text and "api/c" not in asked.text
+    assert statuses(site)["a"] == "FAILED", "a GET changes nothing"
+    after = reader.send(asked.form("Retry all 2"), note="the server is back")
+    assert "Retry: 2 tasks" in after.text and "/tasks?status=failed" in after.text
+    assert statuses(site) == {"a": "PENDING", "b": "PENDING", "c": "PENDING"}
+    jobs = {job["key"]: job["note"] for job in site.started("again")}
+    assert jobs["a"] == jobs["b"] == "the server is back" and not jobs["c"]
+
+
+def test_only_what_was_shown_is_done_and_who_refuses_is_named(site: Site, reader: Reader) -> None:
+    numbers = site.enqueue("a", "b")
+    asked = reader.get("/bulk/cancel?plan=api")
+    site.enqueue("late")
+    reader.send(reader.get(f"/tasks/{numbers['a']}/cancel").form("Cancel"))
+    after = reader.send(asked.form("Cancel all 2"), reason="not needed")
+    assert "Cancel: 1 task" in after.text and "1 did not take it" in after.text and "api/a" in after.text
+    assert statuses(site) == {"a": "CANCELLED", "b": "CANCELLED", "late": "PENDING"}
+
+
+def test_a_filter_that_finds_too_much_says_so(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BULK_MAX", 2)
+    site.enqueue("a", "b", "c")
+    asked = reader.get("/bulk/pause")
+    assert "Pause: 2 tasks" in asked.text and "Your filter finds more" in asked.text
+    reader.send(asked.form("Pause all 2"))
+    assert sorted(statuses(site).values()) == ["PAUSED", "PAUSED", "PENDING"]
+
+
+def test_what_is_none_of_our_forms_changes_nothing(site: Site, reader: Reader) -> None:
+    site.enqueue("a")
+    asked = reader.get("/bulk/pause").form("Pause it")
+    for ids in ("x", "1," * 501 + "1", "-1", "1.5"):
+        assert reader.post("/bulk/pause", {**asked.fields, "ids": ids}).status in {400, 422}, ids
+    assert reader.post("/bulk/pause", {"ids": asked.fields["ids"]}).status == 403
+    assert reader.get("/bulk/answer").status == 404 and reader.get("/bulk/nothing").status == 404
+    gone = reader.post("/bulk/pause", {**asked.fields, "ids": "1"})
+    assert "Pause: 0 tasks" in gone.text and "1 task that is there no longer" in gone.text
+    assert statuses(site) == {"a": "PENDING"}
+
+
+def test_a_board_has_a_column_for_each_state_and_only_moves_that_are_possible(
+    site: Site, reader: Reader
+) -> None:
+    failed(site, "a")
+    numbers = site.enqueue("b")
+    shown = reader.get("/tasks?view=board").text
+    columns = dict(re.findall(r'<h2 id="column-\d">([\w ]+)</h2>(.*?)</section>', shown, re.DOTALL))
+    assert list(columns) == ["Waiting", "At work", "Paused", "Failed", "Completed", "Cancelled"]
+    assert "api/b" in columns["Waiting"] and "api/a" in columns["Failed"]
+    assert f'action="/tasks/{numbers["b"]}/pause"' in columns["Waiting"] and "/retry" in columns["Failed"]
+    assert "/pause" not in columns["Failed"] and "None." in columns["Paused"]
+    moved = reader.send(reader.get("/tasks?view=board").form("Pause"))
+    assert moved.path == "/tasks?view=board&done=pause"
+    assert statuses(site)["b"] == "PAUSED"
+    some = reader.get("/tasks?view=board&status=failed").text
+    assert "Failed</h2>" in some and "Waiting</h2>" not in some
+    assert reader.get("/tasks?view=cube").status == 422
+
+
+def test_what_has_ended_is_left_out_and_taken_in_again(reader: Reader) -> None:
+    without = re.search(r'<a data-all href="([^"]+)">Without what has ended', reader.get("/tasks").text)
+    assert without is not None
+    path = without[1].replace("&amp;", "&")
+    assert "status=pending" in path and "status=completed" not in path
+    assert "All, also what has ended" in reader.get(path).text
