@@ -70,6 +70,30 @@ def test_who_has_logged_in_asks_that_server_until_he_logs_out(cli: Cli, far: Far
     assert cli("context", "show").code == cli("logout").code == 3
 
 
+class Greeter(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        told = {"workspace": "default", "actor": "user:ada", "role": "OWNER", "rights": ["read"]}
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(told).encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+
+class OverIpv6(http.server.HTTPServer):
+    address_family = socket.AF_INET6
+
+
+def test_a_server_may_be_named_by_an_address_of_ipv6_and_in_capitals(cli: Cli, config: Path) -> None:
+    with OverIpv6(("::1", 0), Greeter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            ran = cli("login", f"HTTP://[::1]:{server.server_port}", stdin=SECRET.encode())
+        finally:
+            server.shutdown()
+    assert (ran.code, ran.err) == (0, "") and ran.out.startswith("ipv6---1  user:ada"), ran
+
+
 def test_who_logs_in_several_times_at_once_has_all_of_them(cli: Cli, far: FarOwner, config: Path) -> None:
     names = [f"c{number}" for number in range(6)]
     begun = [
@@ -178,9 +202,18 @@ def test_why_a_server_does_not_answer_is_told(cli: Cli, far: FarOwner, config: P
     assert ran.code == 4 and f"chmod 600 {config}" in ran.err
 
 
-def test_an_answer_may_come_in_the_chunks_of_a_proxy(cli: Cli, root: Path, config: Path) -> None:
-    chunks = b'3;x=y\r\n[{"\r\n6\r\na": 1}\r\n1\r\n]\r\n0\r\n\r\n'
-    with page("application/json", chunks, chunked=True) as url:
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        ("Transfer-Encoding: chunked", b'3;x=y\r\n[{"\r\n6\r\na": 1}\r\n1\r\n]\r\n0\r\n\r\n'),
+        ("Connection: close", b'[{"a": 1}]'),
+        ("X-Nothing: said", b'[{"a": 1}]'),
+    ],
+)
+def test_an_answer_may_come_as_proxies_frame_it(
+    cli: Cli, root: Path, config: Path, framing: str, body: bytes
+) -> None:
+    with page("application/json", body, framing=framing) as url:
         assert json.loads(cli("api", "GET", "/x", "--server", url).out) == [{"a": 1}]
         asked = ClientRequest("GET", "/x")
         connections = AsyncConnections(url)
@@ -194,7 +227,7 @@ def test_an_answer_may_come_in_the_chunks_of_a_proxy(cli: Cli, root: Path, confi
 
 
 @contextmanager
-def page(kind: str, data: bytes, status: int = 200, *, chunked: bool = False) -> Iterator[str]:
+def page(kind: str, data: bytes, status: int = 200, *, framing: str = "") -> Iterator[str]:
     """What is no server of ours."""
 
     class Page(http.server.BaseHTTPRequestHandler):
@@ -203,12 +236,10 @@ def page(kind: str, data: bytes, status: int = 200, *, chunked: bool = False) ->
         def do_GET(self) -> None:
             self.send_response(status)
             self.send_header("Content-Type", kind)
-            if chunked:
-                self.send_header("Transfer-Encoding", "chunked")
-            else:
-                self.send_header("Content-Length", str(len(data)))
+            self.send_header(*(framing or f"Content-Length: {len(data)}").split(": "))
             self.end_headers()
             self.wfile.write(data)
+            self.close_connection = bool(framing) and "chunked" not in framing
 
         def log_message(self, *_: object) -> None: ...
 

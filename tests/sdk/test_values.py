@@ -63,6 +63,10 @@ def test_keys_may_be_numbers_in_arguments_results_and_steps(app: muster.App) -> 
     def mean(numbers: list[float]) -> float:
         return sum(numbers) / len(numbers) if numbers else math.nan
 
+    with muster.Client() as client, pytest.raises(BadInput, match="NaN"):
+        client.request(
+            "POST", "/api/v1/agent-tasks", {"title": "t", "actor": "ada", "metadata": {"a": math.nan}}
+        )
     with app.running():
         assert double.enqueue({1: 1.5, 10: 2.5}).result("1m") == {1: 3.0, 10: 5.0}
         with pytest.raises(BadInput, match="NaN"):

@@ -146,7 +146,8 @@ def test_what_cannot_be_is_refused_with_its_reason(site: Site, ada: Asker) -> No
     assert ada.refused("PUT", f"{AGENTS}/claude", WRITTEN) == (409, "conflict")
     assert ada.refused("POST", f"{AGENTS}/claude/heartbeat", {}) == (409, "illegal_move")
     assert ada.refused("POST", f"{AGENTS}/nobody/heartbeat", {}) == (404, "not_found")
-    assert ada.refused("PUT", f"{AGENTS}/{quote(BY_HAND)}", WRITTEN)[0] == 422
+    for name in (BY_HAND, "a\0b", "a\nb", "\x1b[31m", "a\u202eb"):
+        assert ada.refused("PUT", f"{AGENTS}/{quote(name)}", WRITTEN)[0] == 422
     assert ada.refused("GET", f"{AGENTS}?status=asleep")[0] == 422
     assert ada.refused("PUT", f"{AGENTS}/x", {"staleThresholdS": 9, "staleThresholdSeconds": 8})[0] == 422
     moved = ada.told("PATCH", f"{AGENTS}/claude", {"status": "draining", "reason": "new model"})

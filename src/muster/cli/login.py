@@ -42,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     servers = ServerPlaces(args.url).every
-    name = args.name or servers[0].host
+    name = args.name or _named_after(servers[0].host)
     if not _NAME.fullmatch(name):
         raise BadInput(
             f"{name!r} is no name for a context; nothing was kept", "--name NAME: letters, digits, - . _"
@@ -63,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
         f"{clean(name)}  {clean(who['actor'] or 'whoever asks')}, {who['role']} in workspace "
         f"{clean(who['workspace'])}; it is in use where no folder and no other server is meant",
     )
+
+
+def _named_after(host: str) -> str:
+    """Also an address like ::1, which is no name as it stands."""
+    return f"ipv6-{host.replace(':', '-').replace('%', '-')}" if ":" in host else host
 
 
 def whoami(server: KnownServer) -> Json:

@@ -14,6 +14,7 @@ from muster.client.http import (
     Lost,
     address,
     chunk_size,
+    ends_with_the_connection,
     nobody_at,
     retry_after,
     usual_headers,
@@ -142,6 +143,8 @@ async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, dict[str, str
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         if "transfer-encoding" in headers and not headers.get("content-type", "").startswith(STREAM):
             data = await _joined(reader)
+        elif ends_with_the_connection(status_line, headers):
+            data, headers["connection"] = await reader.read(), "close"
         else:
             data = await reader.readexactly(int(headers.get("content-length", "0")))
     except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:

@@ -225,10 +225,14 @@ class Connection:
             )
         if in_chunks:
             rest, headers["content-length"] = _joined(source, rest), "0"
+        unsaid = ends_with_the_connection(status_line, headers)
         missing = int(headers.get("content-length", "0")) - len(rest)
         parts = [rest]
-        while missing > 0:
-            part = source.recv(min(missing, 1 << 20))
+        while missing > 0 or unsaid:
+            part = source.recv(1 << 20 if unsaid else min(missing, 1 << 20))
+            if not part and unsaid:
+                self.close()
+                break
             if not part:
                 raise Lost("the answer was cut")
             parts.append(part)
@@ -236,6 +240,12 @@ class Connection:
         if headers.get("connection", "").lower() == "close":
             self.close()
         return int(status_line.split(" ", 2)[1]), b"".join(parts)
+
+
+def ends_with_the_connection(status_line: str, headers: Mapping[str, str]) -> bool:
+    """The body of an answer that does not say how long it is, as of a proxy that speaks HTTP/1.0."""
+    told = "content-length" in headers or "transfer-encoding" in headers
+    return not told and status_line.split(" ", 2)[1] not in ("204", "304")
 
 
 def retry_after(headers: Mapping[str, str]) -> float:

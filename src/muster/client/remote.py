@@ -28,6 +28,7 @@ class ServerUrl:
         Raises BadInput.
         """
         scheme, _, rest = text.strip().partition("://")
+        scheme = scheme.lower()
         at, slash, path = rest.partition("/")
         host, colon, port = at.rpartition(":")
         if not colon or at.endswith("]"):

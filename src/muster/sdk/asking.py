@@ -22,7 +22,7 @@ from muster.model.errors import MusterError, NotFound, Unavailable, WaitTimeout
 from muster.model.states import FINAL, TaskStatus
 from muster.model.views import EventView, TaskDetail, TaskView
 from muster.sdk.errors import TaskCancelled, TaskEnded, TaskFailed
-from muster.sdk.values import convert
+from muster.sdk.values import convert, encode
 
 T = TypeVar("T")
 
@@ -103,7 +103,8 @@ def post(path: str, **content: Any) -> Asking[Any]:
 
 def call(method: str, path: str, content: object = None) -> Asking[Any]:
     """Any request of the API; None where the answer is empty."""
-    data = yield ClientRequest(method, path, b"" if content is None else msgspec.json.encode(content), JSON)
+    body = b"" if content is None else encode(content, f"the body for {path}").encode()
+    data = yield ClientRequest(method, path, body, JSON)
     return json.loads(data) if data else None
 
 

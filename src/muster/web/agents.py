@@ -186,8 +186,10 @@ async def put_agent(web: Backend, agent: str, body: AgentBody) -> Reply:
 
 def _named(agent: str) -> str:
     """Raises BadInput."""
-    if not agent.strip() or len(agent) > NAME_CHARS_MAX:
-        raise BadInput(f"an agent's name has 1 to {NAME_CHARS_MAX} characters; nothing was changed")
+    if not agent.strip() or len(agent) > NAME_CHARS_MAX or not agent.isprintable():
+        raise BadInput(
+            f"an agent's name has 1 to {NAME_CHARS_MAX} characters, all of which are seen; nothing was changed"
+        )
     return agent
 
 
