@@ -155,6 +155,25 @@ def run_postgres(folder: Path, settings: dict[str, str] | None = None) -> Runnin
     return Running(url, process.pid, str(folder), str(folder / f".s.PGSQL.{port}"))
 
 
+def as_postgres(folder: Path, script: str, **env: str) -> None:
+    """Runs it by a shell, as whoever runs the server of `folder`, with its programs on the PATH."""
+    user = _server_user()
+    programs = _postgres_programs(folder, user)
+    path = f"{programs}:{os.environ['PATH']}"
+    with _log(folder).open("ab") as log:  # a server that it starts keeps it
+        done = subprocess.run(
+            ["/bin/sh", "-ec", script],
+            env={"LC_ALL": "C", **env, "PATH": path},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            check=False,
+            **_as(folder, user),
+        )
+    if done.returncode:
+        raise NoServer(f"{script!r} ended with {done.returncode}: {_log(folder).read_text()[-2000:]}")
+
+
 def start_valkey(folder: Path, port: int | None = None, *more: str) -> Running:
     """It keeps everything in memory: what is in it may be lost at any time.  `more` are options of its own."""
     folder.mkdir()

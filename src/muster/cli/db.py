@@ -1,4 +1,4 @@
-"""`muster db`: the store as a file: back it up, check it, migrate it, say that it was restored, move it."""
+"""`muster db`: the store as a whole: back it up, check it, migrate it, say that it was restored, move it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--undo", action="store_true", help="go on with the file, while no server has begun with the copy"
     )
     verbs.add_parser(
-        "restored", act=_restored, help="the store's file was replaced by an older copy: go on from there"
+        "restored",
+        act=_restored,
+        help="the store, a file or a database, is an older copy now: go on from there",
     )
 
 
