@@ -163,6 +163,12 @@ def test_pages_show_ones_own_workspace(site: Site, people: People, port: int) ->
 
 ROUTES: dict[str, tuple[str, Right | None]] = {
     "GET /": ("/", Right.READ),
+    "GET /audit": ("/audit", Right.READ),
+    "GET /audit/verify": ("/audit/verify", Right.READ),
+    "GET /crew": ("/crew", Right.READ),
+    "GET /settings": ("/settings", Right.READ),
+    "GET /settings/{form}": ("/settings/member-set", Right.PEOPLE),
+    "POST /settings/{form}": ("/settings/member-set", Right.PEOPLE),
     "GET /bulk/{action}": ("/bulk/retry", Right.WORK),
     "POST /bulk/{action}": ("/bulk/retry", Right.WORK),
     "GET /enter": ("/enter", None),
@@ -225,8 +231,11 @@ def test_a_viewer_sees_no_button_that_a_viewer_may_not_press(site: Site, people:
     seen = {}
     for role in (Role.VIEWER, Role.MEMBER):
         reader = let_in(port, people.token(role, member=role.lower()))
-        pages = [reader.get(path) for path in ("/", "/inbox", "/plans/api", f"/tasks/{job['taskId']}")]
+        places = ("/", "/inbox", "/plans/api", f"/tasks/{job['taskId']}", "/crew", "/audit", "/settings")
+        pages = [reader.get(path) for path in (*places, "/tasks", "/tasks?view=board")]
+        if role is Role.VIEWER:
+            assert not re.search(r"/(?:settings|bulk)/", "".join(page.text for page in pages))
         links = re.findall(r"/(?:tasks|plans)/\w+/(\w+)\"", "".join(page.text for page in pages))
         seen[role] = {label for page in pages for label in page.labels} | set(links) & TASK_ACTIONS.keys()
-    assert seen[Role.VIEWER] == {"Sign out", "Light"}
+    assert seen[Role.VIEWER] == {"Sign out", "Light", "Show"}
     assert {"Answer", "Pause", "cancel", "skip"} <= seen[Role.MEMBER]

@@ -27,6 +27,8 @@ class FormField(NamedTuple):
     long: bool = False
     required: bool = False
     flag: bool = False
+    choices: tuple[str, ...] = ()
+    """One of these."""
 
 
 class Action(NamedTuple):

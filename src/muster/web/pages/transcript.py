@@ -7,11 +7,15 @@ from typing import Any
 from muster.agents.transcript import Streams
 from muster.model import shown
 from muster.model.json_value import Json
-from muster.model.views import AttemptView
+from muster.model.views import AttemptView, LogChunk
 from muster.web.backend import Backend
 
 CHUNKS = 60
-"""Of what was printed, each at most some KB; so many make a part."""
+"""Of what was printed; so many make a part ..."""
+PART_BYTES = 128 << 10
+"""... or so much, where they are large."""
+ROWS_MAX = 500
+"""Of its end, on the page of its task; all of it is read from its beginning on."""
 TEXT_CHARS_MAX = 20_000
 """Of one entry; the whole of it is in `muster logs`."""
 BRIEF_LINES = 3
@@ -19,10 +23,17 @@ BRIEF_LINES = 3
 
 async def transcript_of(web: Backend, task_id: int, attempt: AttemptView, after: int | None) -> Json:
     """The part behind that place; None: the end."""
-    if after is None:
-        chunks = list(await web.reads.log_tail(task_id, attempt.epoch, limit=CHUNKS))
-    else:
-        chunks = list(await web.reads.log(task_id, attempt.epoch, after=after, limit=CHUNKS))
+
+    async def read(limit: int) -> list[tuple[int, LogChunk]]:
+        if after is None:
+            return list(await web.reads.log_tail(task_id, attempt.epoch, limit=limit))
+        return list(await web.reads.log(task_id, attempt.epoch, after=after, limit=limit))
+
+    limit = 1
+    chunks = await read(limit)
+    while limit < CHUNKS and len(chunks) == limit and sum(len(one.data) for _, one in chunks) < PART_BYTES:
+        limit = min(CHUNKS, 2 * limit)
+        chunks = await read(limit)
     streams = Streams(web.reader(attempt.agent))
     rows: list[Json] = []
     for place, chunk in chunks:
@@ -30,11 +41,13 @@ async def transcript_of(web: Backend, task_id: int, attempt: AttemptView, after:
         rows += [_row(f"{place}.{at}", chunk.stream, entry) for at, entry in enumerate(found)]
     rows += [_row(f"end.{at}", stream, entry) for at, (stream, entry) in enumerate(streams.end())]
     first = chunks[0][1].offset == 0 if chunks else True
+    if after is None and len(rows) > ROWS_MAX:
+        rows, first = rows[-ROWS_MAX:], False
     return {
         "epoch": attempt.epoch,
         "rows": rows,
-        "whole": first and (after is None or len(chunks) < CHUNKS),
-        "next": chunks[-1][0] if after is not None and len(chunks) == CHUNKS else None,
+        "whole": first and (after is None or len(chunks) < limit),
+        "next": chunks[-1][0] if after is not None and len(chunks) == limit else None,
         "open": attempt.ended_at_ms is None,
     }
 

@@ -1,0 +1,99 @@
+"""Who works here, what was written of it, and who may come in: agents, audit, settings."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from muster.model.access import BROWSER
+from muster.model.events import Level
+from muster.web.audit import levels_from
+from muster.web.backend import Backend
+from muster.web.http import Reply, Request
+from muster.web.pages.overview import DoneQuery
+from muster.web.routes import Routes
+
+routes = Routes(pages=True)
+
+ROWS_MAX = 500
+
+
+class AuditPageQuery(DoneQuery, frozen=True, kw_only=True):
+    level: str = ""
+    """This one and worse; empty: all."""
+    subject: Annotated[str, Meta(max_length=200)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+
+
+@routes.get("/crew")
+async def crew(web: Backend, request: Request, query: DoneQuery) -> Reply:
+    """Agents, workers, providers and their quotas, and what agents may do."""
+    from muster.web.pages.render import json_of, page
+    from muster.web.pages.setting_forms import DONE
+
+    plans = {plan.id: plan.name for plan in await web.queries.plans()}
+    permissions = [json_of(one) for one in (await web.queries.permissions())[:ROWS_MAX]]
+    return page(
+        request,
+        "crew.html",
+        done=query.done,
+        done_actions=DONE,
+        crew=json_of(await web.queries.status()),
+        pools={name: json_of(pool) for name, pool in sorted((await web.queries.pools()).items())},
+        permissions=[{**one, "plan": plans.get(one["planId"], "")} for one in permissions],
+    )
+
+
+@routes.get("/audit")
+async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
+    """The newest events, the newest first."""
+    from muster.web.pages.render import json_of, page
+
+    events = await web.reads.audit_events(
+        task_id=None,
+        levels=levels_from(query.level or None),
+        since_ms=0,
+        limit=query.limit,
+        subjects=(query.subject.strip(),) if query.subject.strip() else (),
+    )
+    return page(
+        request,
+        "audit.html",
+        done="",
+        events=[json_of(event) for event in reversed(events)],
+        query=query,
+        levels=[level.value.lower() for level in Level],
+        report=None,
+    )
+
+
+@routes.get("/audit/verify")
+async def proved(web: Backend, request: Request) -> Reply:
+    """Whether anybody has changed what was written."""
+    from muster.web.pages.render import json_of, page
+
+    report = json_of(await web.owner.verify_audit(web.workspace_id))
+    return page(request, "audit_report.html", report=report)
+
+
+@routes.get("/settings")
+async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
+    """Members, tokens, webhooks and budgets: of each what who asks may see."""
+    from muster.web.pages.render import json_of, may_of, page
+    from muster.web.pages.setting_forms import DONE
+
+    may = may_of(request)
+    tokens = await web.reads.tokens() if may("GET", "/api/v1/tokens") else None
+    hooks = await web.reads.webhooks() if may("GET", "/api/v1/webhooks") else None
+    return page(
+        request,
+        "settings.html",
+        done=query.done,
+        done_actions=DONE,
+        members=[json_of(member) for member in await web.reads.members()],
+        tokens=None if tokens is None else [json_of(one) for one in tokens[-ROWS_MAX:]],
+        browser=BROWSER,
+        webhooks=None if hooks is None else [json_of(hook) for hook in hooks],
+        plans=[json_of(plan) for plan in (await web.queries.plans())[:ROWS_MAX]],
+    )

@@ -1,0 +1,187 @@
+"""What may be set from the pages: a form each, for an operation of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from muster.model.access import Role
+from muster.model.errors import BadInput, NotFound
+from muster.model.json_value import Json
+from muster.model.states import CrewStatus
+from muster.web.backend import Backend
+from muster.web.http import Reply, Request
+from muster.web.pages.forms import (
+    Action,
+    FormField,
+    ask_api,
+    back_to,
+    body_of_form,
+    refuse_action,
+    refused_form,
+)
+from muster.web.pages.overview import DoneQuery
+from muster.web.routes import Routes
+from muster.web.visits import posted
+
+routes = Routes(pages=True)
+
+MICROUSD = 1_000_000
+DAY_S = 86_400
+
+
+class SettingForm(NamedTuple):
+    path: str
+    """Of the API; `{id}` is what it is about."""
+    action: Action
+    back: str = "/settings"
+
+
+_NAME = FormField("name", "Name", required=True)
+_ROLES = tuple(Role)
+_MEMBER = "/api/v1/members"
+_TOKENS, _HOOKS = "/api/v1/tokens", "/api/v1/webhooks"
+SETTING_FORMS: dict[str, SettingForm] = {
+    "member-set": SettingForm(
+        _MEMBER,
+        Action("Set a member", (_NAME, FormField("role", "Role", required=True, choices=_ROLES))),
+    ),
+    "member-remove": SettingForm(
+        f"{_MEMBER}/{{id}}/remove",
+        Action("Remove the member", (), "Their tokens count for nothing from now on."),
+    ),
+    "token-add": SettingForm(
+        _TOKENS,
+        Action(
+            "Make a token",
+            (
+                FormField("name", "What it is for", required=True),
+                FormField("member", "Whose it is", required=True),
+                FormField("role", "Role, at most the member's", required=True, choices=_ROLES),
+                FormField(
+                    "days", "For how many days, at most as long as your own (empty: until it is revoked)"
+                ),
+            ),
+        ),
+    ),
+    "token-revoke": SettingForm(
+        f"{_TOKENS}/{{id}}/revoke",
+        Action("Revoke the token", (), "Whoever uses it is refused from now on."),
+    ),
+    "webhook-add": SettingForm(
+        _HOOKS, Action("Add a webhook", (FormField("url", "Its address", required=True),))
+    ),
+    "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test")),
+    "webhook-resend": SettingForm(f"{_HOOKS}/{{id}}/resend", Action("Send again what was not taken")),
+    "webhook-remove": SettingForm(
+        f"{_HOOKS}/{{id}}/remove",
+        Action("Remove the webhook", (), "What was still to be sent there is dropped."),
+    ),
+    "budget-set": SettingForm(
+        "/api/v1/budgets",
+        Action(
+            "Set a budget",
+            (FormField("plan", "Plan", required=True), FormField("usd", "Dollars", required=True)),
+        ),
+    ),
+    "worker-stop": SettingForm(
+        "/api/v1/workers/{id}/stop",
+        Action("Stop the worker", (), "It finishes what it holds, takes nothing new, and ends."),
+        "/crew",
+    ),
+    "permission-revoke": SettingForm(
+        "/api/v1/permissions/{id}/revoke",
+        Action("Revoke what is allowed", (), "Agents ask again before they do this."),
+        "/crew",
+    ),
+    "pool-open": SettingForm("/api/v1/pools/{id}/open", Action("Try the provider again"), "/crew"),
+    "crew-pause": SettingForm(
+        "/api/v1/crew",
+        Action("Pause the crew", (), "Nothing new is begun; what is at work goes on."),
+        "/crew",
+    ),
+    "crew-resume": SettingForm("/api/v1/crew", Action("Let the crew go on"), "/crew"),
+}
+DONE = {name: form.action for name, form in SETTING_FORMS.items()}
+
+
+class AboutQuery(DoneQuery, frozen=True, kw_only=True):
+    id: str = ""
+    """What it is about, where that is there already."""
+    plan: str = ""
+
+
+@routes.get("/settings/{form}")
+async def ask_setting(web: Backend, request: Request, form: str, query: AboutQuery) -> Reply:  # noqa: ARG001
+    """Its fields, and a button."""
+    from muster.web.pages.render import page
+
+    found = _known(form)
+    refuse_action(request, _path(found, query.id))
+    return page(
+        request,
+        "set.html",
+        form=form,
+        wanted=found.action,
+        id=query.id,
+        given={"plan": query.plan},
+        back=found.back,
+    )
+
+
+@routes.post("/settings/{form}")
+async def set_it(web: Backend, request: Request, form: str) -> Reply:  # noqa: ARG001
+    """Asks the API; a secret that it answers with is shown this once."""
+    from muster.web.pages.render import page
+
+    fields = posted(request)
+    found = _known(form)
+    path = _path(found, fields.get("id", ""))
+    refuse_action(request, path)
+    reply = await ask_api(request, path, _body(form, found.action, fields))
+    if reply.status >= 400:
+        return refused_form(request, reply, found.action, fields)
+    told: Json = msgspec.json.decode(reply.data) if reply.data else {}
+    secret = told.get("token") or told.get("secret")
+    if secret:
+        warning = told.get("warning", "")
+        return page(
+            request, "secret.html", wanted=found.action, secret=secret, warning=warning, back=found.back
+        )
+    return back_to({}, found.back, form)
+
+
+def _body(form: str, action: Action, fields: Mapping[str, str]) -> Json:
+    """Raises BadInput."""
+    body = body_of_form(action, dict(fields))
+    if "days" in body:
+        body["expiresS"] = round(_number(body.pop("days"), "days") * DAY_S)
+    if "usd" in body:
+        body["microusd"] = round(_number(body.pop("usd"), "dollars") * MICROUSD)
+    if form in {"crew-pause", "crew-resume"}:
+        body["status"] = CrewStatus.PAUSED if form == "crew-pause" else CrewStatus.RUNNING
+    return body
+
+
+def _number(text: str, what: str) -> float:
+    """Raises BadInput."""
+    if text.replace(".", "", 1).isdigit() and text.isascii() and len(text) < 12 and float(text) > 0:
+        return float(text)
+    raise BadInput(f"{text[:40]!r} are no {what}; nothing was changed", "a number above 0, such as 2.50")
+
+
+def _path(found: SettingForm, about: str) -> str:
+    """Raises BadInput."""
+    if "{id}" in found.path and not about:
+        raise BadInput("this form does not say what it is about; nothing was changed", "open its page again")
+    return found.path.replace("{id}", quote(about, safe=""))
+
+
+def _known(form: str) -> SettingForm:
+    """Raises NotFound."""
+    if form not in SETTING_FORMS:
+        raise NotFound(f"no page has a form {form[:50]!r}", "open /settings")
+    return SETTING_FORMS[form]

@@ -1,0 +1,121 @@
+"""Agents, audit and settings in a browser: what who asks may see, and forms of the API's own operations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from test_network import listening
+from test_pages_sign_in import let_in
+from test_who_may import People
+from web_site import W1, Site
+
+from muster.model.access import Role
+from muster.web.gate import Exposure
+from muster.web.pages.setting_forms import SETTING_FORMS
+from page_reader import Reader
+
+
+@pytest.fixture
+def people(site: Site) -> People:
+    found = People(site)
+    found.token(Role.OWNER, member="root")
+    return found
+
+
+@pytest.fixture
+def port(site: Site) -> Iterator[int]:
+    with listening(site, Exposure(rate=0)) as found:
+        yield found
+
+
+@pytest.fixture
+def reader(people: People, port: int) -> Reader:
+    return let_in(port, people.token(Role.ADMIN, member="ada"))
+
+
+def test_members_and_tokens_are_made_and_ended(site: Site, reader: Reader) -> None:
+    asked = reader.get("/settings/member-set")
+    after = reader.send(asked.form("Set a member"), name="ben", role="MEMBER")
+    assert after.path == "/settings?done=member-set" and "Set a member: done." in after.text
+    assert {one["name"]: one["role"] for one in site.get("/api/v1/members")}["ben"] == "MEMBER"
+    form = reader.get("/settings/token-add").form("Make a token")
+    longer = reader.send(form, name="ci", member="ben", role="MEMBER", days="2")
+    assert longer.status == 403 and "your token expires before the new one would" in longer.text
+    made = reader.send(form, name="ci", member="ben", role="MEMBER", days="0.25")
+    secret = re.search(r"<pre>(mst_[\w-]+)</pre>", made.text)
+    assert secret is not None and secret[1] not in reader.get("/settings").text
+    (token,) = [one for one in site.get("/api/v1/tokens") if one["name"] == "ci"]
+    assert token["expiresAtMs"] - token["createdAtMs"] == 6 * 3_600_000
+    asked = reader.get(f"/settings/token-revoke?id={token['id']}")
+    assert "refused from now on" in asked.text
+    reader.send(asked.form("Revoke the token"))
+    (token,) = [one for one in site.get("/api/v1/tokens") if one["name"] == "ci"]
+    assert token["revokedAtMs"] is not None
+    assert f"{token['id']} ci" in reader.get("/settings").text
+    reader.send(reader.get("/settings/member-remove?id=ben").form("Remove the member"))
+    assert all(one["name"] != "ben" for one in site.get("/api/v1/members"))
+
+
+def test_what_is_refused_says_why(site: Site, reader: Reader) -> None:
+    form = reader.get("/settings/member-set").form("Set a member")
+    above = reader.send(form, name="ben", role="OWNER")
+    assert above.status == 403 and "which is less than OWNER" in above.text
+    wrong = reader.send(reader.get("/settings/budget-set").form("Set a budget"), plan="api", usd="-3")
+    assert wrong.status in {400, 422} and "a number above 0" in wrong.text
+    for path in ("/settings/nothing", "/settings/token-revoke"):
+        assert reader.get(path).status in {400, 404, 422}, path
+    assert reader.post("/settings/member-set", {"name": "ben", "role": "MEMBER"}).status == 403
+    assert all(one["name"] != "ben" for one in site.get("/api/v1/members"))
+
+
+def test_a_budget_and_a_webhook_are_set(site: Site, reader: Reader) -> None:
+    site.enqueue("a")
+    assert "/settings/budget-set?plan=api" in reader.get("/settings").text
+    asked = reader.get("/settings/budget-set?plan=api")
+    assert 'value="api"' in asked.text
+    after = reader.send(asked.form("Set a budget"), plan="api", usd="2.50")
+    assert after.path == "/settings?done=budget-set", after.text
+    made = reader.send(
+        reader.get("/settings/webhook-add").form("Add a webhook"), url="http://127.0.0.1:9/hook"
+    )
+    assert re.search(r"<pre>whsec_", made.text)
+    (hook,) = site.get("/api/v1/webhooks")
+    assert "http://127.0.0.1:9/hook" in reader.get("/settings").text
+    reader.send(reader.get(f"/settings/webhook-remove?id={hook['id']}").form("Remove the webhook"))
+    assert not site.get("/api/v1/webhooks")
+
+
+def test_the_crew_is_shown_and_paused(site: Site, reader: Reader) -> None:
+    site.register()
+    site.register("worker-bbbbbbbb")
+    shown = reader.get("/crew").text
+    assert W1 in shown and f"/settings/worker-stop?id={W1}" in shown and "No provider has refused" in shown
+    reader.send(reader.get("/settings/crew-pause").form("Pause the crew"))
+    assert site.get("/api/v1/crew")["crew"] == "PAUSED"
+    reader.send(reader.get("/settings/crew-resume").form("Let the crew go on"))
+    assert site.get("/api/v1/crew")["crew"] == "RUNNING"
+    after = reader.send(reader.get(f"/settings/worker-stop?id={W1}").form("Stop the worker"))
+    assert after.path == "/crew?done=worker-stop", after.text
+    (worker,) = [one for one in site.get("/api/v1/crew")["workers"] if one["id"] == W1]
+    assert worker["reason"]
+
+
+def test_the_audit_is_filtered_and_proved(site: Site, reader: Reader) -> None:
+    site.enqueue("a")
+    assert "enqueued" in reader.get("/audit").text
+    about = reader.get("/audit?subject=token").text
+    assert "enqueued" not in about and "token" in about
+    assert "enqueued" not in reader.get("/audit?level=error").text
+    assert reader.get("/audit?level=loud").status in {400, 422}
+    assert "Nothing was changed" in reader.get("/audit/verify").text
+
+
+def test_each_form_is_for_an_operation_that_there_is() -> None:
+    from muster.web.app import declared
+
+    paths = {"/".join(route.parts) for method, route in declared() if method == "POST"}
+    known = [re.sub(r"\{\w+(:id)?\}", "{id}", path) for path in paths]
+    for name, form in SETTING_FORMS.items():
+        assert form.path in known, name
