@@ -65,7 +65,8 @@ class Access:
         return Done()
 
     async def add_token(self, view: View, command: c.AddToken) -> TokenAdded:
-        """Raises NotFound for a member who is not there, Conflict for a role above the member's."""
+        """Raises NotFound for a member who is not there, Conflict for a role above the member's, and for a token
+        that is there already."""
         member = next((one for one in await view.tx.members() if one.name == command.member), None)
         if member is None:
             raise NotFound(f"there is no member {command.member}", "muster member set NAME --role ROLE")
@@ -89,7 +90,9 @@ class Access:
             revoked_at_ms=None,
             last_used_at_ms=None,
         )
-        await view.tx.add_token(token, command.token_hash)
+        if not await view.tx.add_token(token, command.token_hash):
+            # Two have made the same one at once: of a link that lets somebody in once.
+            raise Conflict("this token is there already; nothing was changed", "make another one")
         said = f"token {token.name} of {member.name}, {token.role}, made by {command.actor}"
         await note(view, f"token {token.id}", "token_added", said, command.actor)
         return TokenAdded(id=token.id)

@@ -221,8 +221,9 @@ class PlanDiff(Answer, frozen=True, kw_only=True):
 
 
 class PlanAdded(Enqueued, frozen=True, kw_only=True):
-    diff: PlanDiff
-    """What the file wants to be otherwise, and what was left as it is."""
+    diff: PlanDiff | None = None
+    """What the file wants to be otherwise, and what was left as it is: of a plan with a file, or with `whole`,
+    that was there already."""
 
 
 class PlanUpdated(Answer, frozen=True, kw_only=True):

@@ -21,7 +21,8 @@ class PeopleTx(Protocol):
 
     async def drop_member(self, name: str) -> None: ...
 
-    async def add_token(self, token: Token, token_hash: str) -> None: ...
+    async def add_token(self, token: Token, token_hash: str) -> bool:
+        """False where there is one with this hash; nothing is changed then."""
 
     async def update_token(self, token: Token) -> None:
         """When it was revoked, and used last."""

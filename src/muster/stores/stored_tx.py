@@ -65,8 +65,8 @@ class StoredTx(StoredQueries):
     async def drop_member(self, name: str) -> None:
         await self._all("drop_member", name)
 
-    async def add_token(self, token: Token, token_hash: str) -> None:
-        await self._all("add_token", *token_row(token), token_hash)
+    async def add_token(self, token: Token, token_hash: str) -> bool:
+        return bool(await self._all("add_token", *token_row(token), token_hash))
 
     async def update_token(self, token: Token) -> None:
         await self._all("update_token", token.id, token.revoked_at_ms, token.last_used_at_ms)

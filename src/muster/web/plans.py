@@ -6,8 +6,16 @@ from msgspec.structs import replace
 
 from muster.engine.queries import Queries
 from muster.model import commands as c
-from muster.model.answers import BoxesTicked, Enqueued, PlanMoved
-from muster.model.edits import CancelPlan, Namesake, PlanCancelled, PlanDiff, PlanUpdated, UpdatePlan
+from muster.model.answers import BoxesTicked, PlanMoved
+from muster.model.edits import (
+    CancelPlan,
+    Namesake,
+    PlanAdded,
+    PlanCancelled,
+    PlanDiff,
+    PlanUpdated,
+    UpdatePlan,
+)
 from muster.model.plan_sync import PlanSynced
 from muster.model.scalars import Key
 from muster.model.views import PlanView
@@ -42,7 +50,7 @@ async def plans(web: Backend) -> list[PlanView]:
     return await web.queries.plans()
 
 
-routes.command(_PLANS, c.Enqueue, status=201, answer=Enqueued)
+routes.command(_PLANS, c.Enqueue, status=201, answer=PlanAdded)
 routes.command(f"{_PLANS}/update", UpdatePlan, answer=PlanUpdated)
 routes.command(f"{_PLAN}/pause", c.PausePlan, "actor", answer=PlanMoved)
 routes.command(f"{_PLAN}/move", c.MovePlan, "actor", "source", answer=PlanMoved)

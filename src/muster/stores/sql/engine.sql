@@ -167,6 +167,7 @@ SELECT $token_columns FROM tokens WHERE id = ?1 AND @mine
 
 -- name: add_token
 INSERT INTO tokens ($token_columns, token_hash) VALUES ($token_slots, ?)
+ON CONFLICT (token_hash) DO NOTHING RETURNING id
 
 -- name: update_token
 UPDATE tokens SET revoked_at_ms = ?2, last_used_at_ms = ?3 WHERE id = ?1 AND @mine

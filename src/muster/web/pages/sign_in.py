@@ -10,7 +10,7 @@ import msgspec
 
 from muster.model import commands as c
 from muster.model.access import BROWSER, Token
-from muster.model.errors import NotAllowed, StoreRefused
+from muster.model.errors import Conflict, NotAllowed, StoreRefused
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.identity import hash_of
@@ -69,14 +69,22 @@ async def _by_link(web: Backend, code: str) -> str:
     if link.until_ms < _now_ms():
         raise NotAllowed("this link is too old; nobody was let in", _AGAIN)
     if link.nonce in _in_use or await web.reads.token(hash_of(secret)) is not None:
-        raise NotAllowed("this link was used already; nobody was let in", _AGAIN)
+        raise _used()
     _in_use.add(link.nonce)
     try:
         own = web.of(link.workspace)
         await _open_session(own, await own.reads.token_of_id(link.token), secret)
+    except Conflict:
+        if await web.reads.token(hash_of(secret)) is None:
+            raise
+        raise _used() from None  # at this moment, at another server of the store
     finally:
         _in_use.discard(link.nonce)
     return secret
+
+
+def _used() -> NotAllowed:
+    return NotAllowed("this link was used already; nobody was let in", _AGAIN)
 
 
 async def _by_token(web: Backend, given: str) -> str:
