@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from repositories import git
 
 from muster.model.errors import Unavailable
 from muster.model.refs import plan_branch, refs_of_plan, refs_of_task, turn_of
+from muster.worker import git_mirror
 from muster.worker.git import GitFailed
 from muster.worker.git_mirror import GitMirror, Move
 
@@ -115,6 +118,35 @@ def test_a_remote_that_is_away_or_empty_is_told_without_its_login(a: GitMirror, 
     with pytest.raises(Unavailable) as refused:
         away.fetch(*PLAN)
     assert "geheim" not in str(refused.value)
+
+
+def test_a_remote_that_hangs_is_left_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others wait for the same lock: each would wait as long as the first one."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        hung = GitMirror(tmp_path / "d", f"git://127.0.0.1:{silent.getsockname()[1]}/x.git")
+        hung.begin()
+        monkeypatch.setattr(git_mirror, "REMOTE_S", 1.0)
+        for _ in range(3):
+            with pytest.raises(Unavailable, match="does not answer"):
+                hung.fetch(*PLAN)
+        assert called(silent) == 1
+        monkeypatch.setattr(hung, "_hung_until_s", 0.0)  # a while has passed
+        with pytest.raises(Unavailable, match="does not answer"):
+            hung.fetch(*PLAN)
+        assert called(silent) == 1
+
+
+def called(server: socket.socket) -> int:
+    """How often since it was asked last."""
+    count = 0
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+            count += 1
+    return count
 
 
 def test_the_repository_of_another_store_is_told_apart(a: GitMirror, b: GitMirror) -> None:

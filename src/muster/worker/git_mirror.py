@@ -10,6 +10,7 @@ import re
 import secrets
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 REMOTE_S = 60.0
 """How long the remote may take for one answer."""
+HUNG_S = 30.0
+"""So long after a call that took too long nobody asks: whoever waits for the lock would wait as long again."""
 TRIES_MAX = 10
 """How often refs may have moved meanwhile."""
 _HEAD = "refs/muster-remote/HEAD"
@@ -38,6 +41,7 @@ class GitMirror:
         self.url = url
         self.shown = _LOGIN.sub("", url)
         self.lock = threading.RLock()
+        self._hung_until_s = 0.0
         """Held from a look at the remote until what follows from it: the copy is that of its holder."""
 
     def begin(self) -> None:
@@ -131,9 +135,12 @@ class GitMirror:
         return {name: found for found, _, name in lines}
 
     def _ask(self, *words: str) -> subprocess.CompletedProcess[str]:
+        if time.monotonic() < self._hung_until_s:
+            raise self._away(f"it has said nothing for {REMOTE_S:g} s")
         try:
             done = self.repository.ask(*words, within_s=REMOTE_S)
         except GitFailed as error:  # it took too long
+            self._hung_until_s = time.monotonic() + HUNG_S
             raise self._away(error.message) from error
         refuse_full(self.repository.top, done.stderr if done.returncode else "")
         return done

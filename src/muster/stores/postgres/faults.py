@@ -41,12 +41,13 @@ _AWAY = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TooManyConnectionsError,
     asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.InterfaceError,
     asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
 """The server is down, starts, ends, has been failed over, or has no room for one more connection."""
+_ENDED = ("is closed", "is closing", "has been released back to the pool")
+"""How it says that a connection has ended, or has broken while it was held."""
 _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
@@ -83,9 +84,14 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
             return BadInput("a text holds a character that cannot be stored (NUL); nothing was changed")
         case asyncpg.PostgresError() if isinstance(error, _REFUSED):
             return StoreFault(f"PostgreSQL refuses: {error}; nothing was changed", "muster doctor")
-        case _ if isinstance(error, _AWAY):
+        case _ if isinstance(error, _AWAY) or _is_closed(error):
             return _lost(error, committing=committing)
     return None
+
+
+def _is_closed(error: BaseException) -> bool:
+    """asyncpg says in words alone that a connection has ended; a program's own error has the same class."""
+    return isinstance(error, asyncpg.InterfaceError) and str(error).endswith(_ENDED)
 
 
 def _lost(error: BaseException, *, committing: bool) -> MusterError:

@@ -1,0 +1,56 @@
+"""What asyncpg raises for a connection that has ended is weather; for a program's own error it is a bug."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import asyncpg
+import pytest
+
+from muster.model.errors import StoreAway
+from muster.stores.postgres.faults import classify
+
+Use = Callable[[asyncpg.Connection], Awaitable[object]]
+
+
+async def closed(connection: asyncpg.Connection) -> None:
+    connection.terminate()
+    await connection.execute("SELECT 1")
+
+
+async def closed_in_a_transaction(connection: asyncpg.Connection) -> None:
+    async with connection.transaction():
+        await connection.close()
+        await connection.fetch("SELECT 1")
+
+
+async def two_at_once(connection: asyncpg.Connection) -> None:
+    await asyncio.gather(connection.fetch("SELECT 1"), connection.fetch("SELECT 2"))
+
+
+async def too_few(connection: asyncpg.Connection) -> None:
+    await connection.fetch("SELECT $1::bigint")
+
+
+def raised(url: str, use: Use) -> BaseException:
+    async def work() -> BaseException:
+        connection = await asyncpg.connect(url)
+        try:
+            with pytest.raises(asyncpg.InterfaceError) as found:
+                await use(connection)
+            return found.value
+        finally:
+            connection.terminate()
+
+    return asyncio.run(work())
+
+
+@pytest.mark.parametrize("use", [closed, closed_in_a_transaction])
+def test_a_connection_that_has_ended_is_a_store_that_is_away(postgres: str, use: Use) -> None:
+    assert isinstance(classify(raised(postgres, use)), StoreAway)
+
+
+@pytest.mark.parametrize("use", [two_at_once, too_few])
+def test_a_programs_own_error_is_a_bug(postgres: str, use: Use) -> None:
+    assert classify(raised(postgres, use)) is None
