@@ -11,6 +11,7 @@ import os
 import time
 
 from muster.client.api import Api, patiently
+from muster.client.http import REPLY_S
 from muster.model.errors import BadInput, NotAllowed, Unavailable
 from muster.model.numbers import ARTIFACT_BYTES_MAX, ARTIFACT_PART_BYTES
 
@@ -29,6 +30,8 @@ RESULT_BYTES_MAX = 1 << 20
 STEP_CHARS_MAX = 500
 NAME_CHARS_MAX = 200
 MESSAGE_CHARS_MAX = 10_000
+NEXT_S = 5.0
+"""So long one of several servers is waited for before the next one is asked.  A report may come twice."""
 SERVER, SOCKET = "MUSTER_SERVER", "MUSTER_SOCKET"
 """Where the owner is: far away, or on this host."""
 _VARIABLES = ("MUSTER_TOKEN", "MUSTER_TASK_ID", "MUSTER_EPOCH")
@@ -73,9 +76,11 @@ class ReportingAttempt:
         self, connection: Transport, verb: str, body: Mapping[str, Any], away_s: float, say: Say | None = None
     ) -> Any:
         """Waits so long for an owner that is away, but not where it can never be reached: NotAllowed."""
-        api = Api(connection, self.headers)
+        others = self.owner.count(",") if "://" in self.owner else 0
+        patience = iter([NEXT_S] * others)
 
         def reach() -> Any:
+            api = Api(connection, self.headers, reply_s=next(patience, REPLY_S))
             try:
                 return api.post(self.path(verb), body)
             except Unavailable as error:
