@@ -66,9 +66,10 @@ def test_the_check_of_a_plan_says_which_agent_nobody_knows(empty: Owner, cli: Cl
     assert cli("plan", "check", "plan.md").code == 0
 
 
-def test_the_check_needs_no_store(cli: Cli) -> None:
+def test_the_check_needs_no_store_and_makes_none(cli: Cli, root: Path) -> None:
     told = cli("plan", "check", "plan.md")
     assert told.code == 1 and UNKNOWN in told.out
+    assert not (root / ".muster" / "state.db").exists()
 
 
 def test_what_is_written_into_the_file_later_may_name_one(root: Path) -> None:

@@ -31,6 +31,8 @@ class World:
         self.rig, self.folder, self.path = rig, folder, folder / "plan.md"
         self.head: str | None = "h1"
         self.reachable = False
+        self.programs: Sequence[str] = ()
+        """That its file was read for the last time."""
         self.path.write_text(text)
         rig.register()
         rig.do(self.wanted("plan.md", "", text.encode()))
@@ -62,6 +64,7 @@ class World:
         return self.rig.clock.present.wall_ms / 1000
 
     def wanted(self, source: str, order: str, data: bytes, programs: Sequence[str] = ()) -> UpdatePlan:
+        self.programs = programs
         document = markdown.parse(markdown.decode(data, source), source)
         bodies = [to_builtins(task) for task in document.tasks]
         tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]

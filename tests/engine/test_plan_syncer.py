@@ -55,6 +55,14 @@ def test_a_half_typed_box_starts_nothing(world: World) -> None:
     assert world.rig.views()["d"].title == "Deploy to production"
 
 
+def test_a_file_is_read_for_the_programs_that_are_agents_by_then(world: World) -> None:
+    assert list(world.programs) == []
+    world.rig.do(c.PutAgent(agent="prog", actor="ada", worker_id="agent-00000001"))
+    world.write(text=f"{PLAN}- [ ] D {{#d}}\n")
+    world.pass_s(3)
+    assert list(world.programs) == ["prog"]
+
+
 def test_a_person_may_have_it_at_once(world: World) -> None:
     world.write(text=f"{PLAN}- [ ] D {{#d}}\n")
     told = asyncio.run(world.syncer.sync("p"))

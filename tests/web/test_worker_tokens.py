@@ -189,7 +189,10 @@ def test_it_opens_no_other_workspace(site: Site, far: Host, port: int, people: P
     assert eve.renew(W1)[0] == 404, "it is none of acme's, whatever key is shown"
 
 
-def test_it_is_for_the_worker_protocol_alone_and_makes_no_other_one(far: Host, port: int) -> None:
+def test_it_is_for_the_worker_protocol_alone_and_makes_no_other_one(port: int, people: People) -> None:
+    """Whatever the token may that stands behind it."""
+    far = Host(port, people.token(Role.OWNER, member="ada"), "key of a folder")
+    assert far.register(W1)[0] == 200
     own = far.own[W1]
     for method, path in [
         ("GET", "/api/v1/agent-tasks"),
