@@ -12,8 +12,8 @@ from muster.web.backend import Backend
 
 CHUNKS = 60
 """Of what was printed; so many make a part ..."""
-PART_BYTES = 128 << 10
-"""... or so much, where they are large."""
+PART_BYTES, END_BYTES = 64 << 10, 32 << 10
+"""... or so much, where they are large: of any part, and of the end."""
 ROWS_MAX = 500
 """Of its end, on the page of its task; all of it is read from its beginning on."""
 TEXT_CHARS_MAX = 20_000
@@ -29,9 +29,9 @@ async def transcript_of(web: Backend, task_id: int, attempt: AttemptView, after:
             return list(await web.reads.log_tail(task_id, attempt.epoch, limit=limit))
         return list(await web.reads.log(task_id, attempt.epoch, after=after, limit=limit))
 
-    limit = 1
+    limit, enough = 1, END_BYTES if after is None else PART_BYTES
     chunks = await read(limit)
-    while limit < CHUNKS and len(chunks) == limit and sum(len(one.data) for _, one in chunks) < PART_BYTES:
+    while limit < CHUNKS and len(chunks) == limit and sum(len(one.data) for _, one in chunks) < enough:
         limit = min(CHUNKS, 2 * limit)
         chunks = await read(limit)
     streams = Streams(web.reader(attempt.agent))
