@@ -35,7 +35,7 @@ STEPS = ("claim", "reap", "promote")
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    sizes, rounds = setting.size((1000, 1_000_000), (100, 1000)), setting.size(150, 5)
+    sizes, rounds = setting.size((1000, 1_000_000), (100, 1000)), setting.size(100, 5)
     found: list[dict[str, float]] = []
     with database(setting) as small, database(setting) as large:
         for url, size in zip((small, large), sizes, strict=True):

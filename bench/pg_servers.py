@@ -65,8 +65,8 @@ def servers(folder: Path, url: str, count: int) -> Iterator[Crew]:
 
 def two(setting: Setting) -> Iterator[Row]:
     """The same hands, at one server and at two."""
-    number, rates, used = setting.size(3000, 100), dict[int, list[float]](), ""
-    for _ in range(setting.repetitions):
+    number, rates, used = setting.size(2000, 100), dict[int, list[float]](), ""
+    for _ in range(setting.size(2, 1)):
         for count in (1, 2):
             with setting.place() as folder, database(setting) as url, servers(folder, url, count) as crew:
                 rate, spent = _drain(setting, crew, count, number)

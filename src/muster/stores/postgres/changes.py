@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from itertools import compress, count
 from operator import is_not, itemgetter
@@ -82,7 +82,7 @@ class HeldTable(Generic[R]):
         rows = f"(SELECT * FROM unnest({', '.join(slots)}) rows ({', '.join(names)}) LIMIT ${last})"  # noqa: S608
         return (
             f"UPDATE {self._table} t SET {', '.join(sets)} FROM {rows} u "  # noqa: S608
-            f"WHERE {' AND '.join(where)} RETURNING {', '.join(f't.{name}' for name in keys)}"
+            f"WHERE {' AND '.join(where)}"
         )
 
     def differing(self, known: Row | None, row: Row) -> tuple[int, ...]:
@@ -113,6 +113,11 @@ class HeldRows(Generic[R]):
         if version is not None:
             self._versions[key] = version
         return made
+
+    def versioned(self) -> Iterator[tuple[R, int]]:
+        """Those whose version is known."""
+        for key, version in self._versions.items():
+            yield self._rows[key][0], version
 
     def forget(self) -> None:
         self._rows.clear()

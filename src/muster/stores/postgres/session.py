@@ -15,6 +15,7 @@ from muster.model.task import Attempt, Task
 from muster.ports.locks import GRANTS, Locks
 from muster.stores.postgres.changes import HeldRows, HeldTable, R
 from muster.stores.postgres.inserts import RowsInsert
+from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.statements import for_one, load
 from muster.stores.rows import task_of
 
@@ -38,10 +39,13 @@ class StoreAtBegin(NamedTuple):
 
 
 class Session:
-    def __init__(self, connection: asyncpg.Connection) -> None:
+    def __init__(self, connection: asyncpg.Connection, known: StoreKnown) -> None:
         self.connection = connection
+        self._known = known
         self.tasks = HeldRows(TASKS)
         self.attempts = HeldRows(ATTEMPTS)
+        self.added: set[int] = set()
+        """Numbers of new tasks."""
         self.plan_versions: dict[int, int] = {}
         self.at_ms = 0
         """When this transaction began, or got the last of what it holds, by the database's clock."""
@@ -92,8 +96,8 @@ class Session:
         """Raises Contended where a row is not what it was when it was read."""
         for update, count in held.updates(changed):
             self.wrote = True
-            found = await self.connection.fetch(update.sql, *update.bound)
-            if len(found) < count:
+            done = await self.connection.execute(update.sql, *update.bound)
+            if int(done.removeprefix("UPDATE ")) < count:
                 raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
@@ -134,8 +138,22 @@ class Session:
 
     async def load_tasks(self, ids: list[int], workspace_id: int) -> None:
         """Holds them in the order of their numbers: from then on they are as they are kept here."""
-        for row in await self.all("tasks", ids, workspace_id):
+        if self._known.most(ids):
+            ids = await self._hold_known(ids, workspace_id)
+        for row in await self.all("tasks", ids, workspace_id) if ids else ():
             self.keep(row)
+
+    async def _hold_known(self, ids: list[int], workspace_id: int) -> list[int]:
+        """Holds them; returns those that are others by now than this server knows them."""
+        changed = []
+        for task_id, version, held_at_ms in await self.all("task_versions", ids, workspace_id):
+            self.held_since(held_at_ms)
+            task = self._known.task(task_id, version)
+            if task is None:
+                changed.append(task_id)
+            else:
+                self.tasks.keep(task, version)
+        return changed
 
     def keep(self, row: Any) -> Task:
         *columns, version, held_at_ms = row

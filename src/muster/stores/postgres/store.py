@@ -17,6 +17,7 @@ from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFaul
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
+from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks
 from muster.stores.postgres.pooling import Addresses, Connections, TryLater
 from muster.stores.postgres.reads import PostgresReads
@@ -24,7 +25,6 @@ from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest
 from muster.stores.postgres.session import Session
 from muster.stores.postgres.statements import for_all, load
 from muster.stores.postgres.transaction import PostgresTransaction
-from muster.stores.postgres.tx import StoreKnown
 from muster.stores.postgres.upkeep import keep_up
 
 T = TypeVar("T")
@@ -152,6 +152,7 @@ class PostgresStore:
                 finally:
                     self._marks.give_back(slot)
         except _Behind as behind:
+            self._known = StoreKnown()
             await self.look()
             raise self._fault or Contended(str(behind), "try again") from None
         except Exception as error:
@@ -171,20 +172,22 @@ class PostgresStore:
     ) -> T:
         marks = self._marks
         await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-        session = Session(connection)
+        known = self._known
+        session = Session(connection, known)
         begun = await session.begin(marks.server, slot)
         if not self._restoring:
             if begun.halted is not None:
                 raise self._halted(begun.halted)
             if not marks.fits(slot, begun.life, begun.commits):
                 raise _Behind("the database is not the one that it was; nothing was written")
-        result = await work(PostgresTransaction(session, self._known))
+        result = await work(PostgresTransaction(session, known))
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
             await ending.commit(connection, marks.last_words(slot, number, session.granted))
             marks.noted(slot, number, session.granted, session.at_ms)
         else:
             await ending.commit(connection, "COMMIT")
+        known.remember(session.tasks, session.added)
         return result
 
     async def _greet(self, connection: asyncpg.Connection) -> None:
@@ -234,6 +237,7 @@ class PostgresStore:
         if (mark := copy_mark(reason)) is not None:
             return mark.error()
         if self._fault is None:
+            self._known = StoreKnown()
             self._fault = StoreRewound(
                 f"the database is older than the work it is about: {reason}; nothing more is written",
                 "put back what is missing; if that is lost, muster db restored goes on with what is there",

@@ -10,9 +10,10 @@ from muster.model.retry import OWN_CAP_FACTOR
 from muster.model.rows import Workspace
 from muster.model.task import Now
 from muster.ports.locks import Locks
+from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.reads import BOOT
 from muster.stores.postgres.session import STORES_OWN, Session
-from muster.stores.postgres.tx import PostgresTx, StoreKnown
+from muster.stores.postgres.tx import PostgresTx
 
 
 class PostgresTransaction:

@@ -18,12 +18,12 @@ from muster.ports.locks import Locks
 from muster.ports.store import Writes
 from muster.stores.postgres.changes import column_types
 from muster.stores.postgres.inserts import RowsInsert
+from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.session import SQL, Session
 from muster.stores.rows import (
     TEXTS,
     attempt_of,
     encode_json,
-    lane_of,
     lane_row,
     plan_of,
     texts_of,
@@ -32,8 +32,6 @@ from muster.stores.rows import (
 )
 from muster.stores.stored_tx import StoredTx, edited_row
 
-_LANES_KNOWN_MAX = 10_000
-_NAMES_ASKED_MAX = 16
 _OWN = {"workspace_id": "bigint"}
 _TEXT_TYPES = column_types(NewTask)
 NEW_TASKS = RowsInsert("tasks", column_types(Task) | {name: _TEXT_TYPES[name] for name in TEXTS})
@@ -43,40 +41,6 @@ NEW_EVENTS = RowsInsert("events", column_types(Event) | _OWN, first="mark_events
 NEW_DEPENDENCIES = RowsInsert(
     "dependencies", {"parent_id": "bigint", "child_id": "bigint", "met": "smallint"} | _OWN
 )
-
-
-class StoreKnown:
-    """What a server remembers from one transaction to the next: lanes, which never change, and what is asked."""
-
-    def __init__(self) -> None:
-        self._lanes: dict[int, Lane] = {}
-        self._numbers: dict[tuple[int, LaneKey], int] = {}
-        self._names: dict[str, None] = {}
-
-    async def lanes(self, session: Session, ids: list[int]) -> list[Lane]:
-        if missing := [i for i in ids if i not in self._lanes]:
-            if len(self._lanes) > _LANES_KNOWN_MAX:
-                self._lanes.clear()
-                missing = ids
-            for row in await session.all("lanes_of", missing):
-                lane = lane_of(row)
-                self._lanes[lane.id] = lane
-        return [self._lanes[i] for i in ids]
-
-    def number(self, workspace_id: int, key: LaneKey) -> int | None:
-        return self._numbers.get((workspace_id, key))
-
-    def know_number(self, workspace_id: int, key: LaneKey, number: int) -> None:
-        """Of a lane that is committed."""
-        if len(self._numbers) > _LANES_KNOWN_MAX:
-            self._numbers.clear()
-        self._numbers[workspace_id, key] = number
-
-    def asked(self, name: str) -> list[str]:
-        """That name, and those that were asked for before."""
-        if len(self._names) < _NAMES_ASKED_MAX:
-            self._names[name] = None
-        return list(self._names) if name in self._names else [name]
 
 
 class PostgresTx(StoredTx):
@@ -187,7 +151,7 @@ class PostgresTx(StoredTx):
         return await self._one(itemgetter(0), "meta", 0, name)
 
     async def open_lanes(self) -> list[Lane]:
-        return await self._known.lanes(self._session, [row[0] for row in await self._all("open_lanes")])
+        return await self._known.lanes(self._session.all, [row[0] for row in await self._all("open_lanes")])
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
         return [self._session.keep(row) for row in await self._all("ready", lane_id, limit)]
@@ -232,10 +196,11 @@ class PostgresTx(StoredTx):
         return list(counts.items())
 
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
-        return {row[0]: _existing(row[1:]) for row in await self._all("existing", plan_id, list(keys))}
+        rows = await self._all("existing", plan_id, list(keys)) if keys else ()
+        return {row[0]: _existing(row[1:]) for row in rows}
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
-        return [_existing(row) for row in await self._all("existing_ids", list(ids))]
+        return [_existing(row) for row in await self._all("existing_ids", list(ids))] if ids else []
 
     async def dependencies(self, child_ids: Collection[int]) -> list[tuple[int, int]]:
         return [(row[0], row[1]) for row in await self._all("dependencies", list(child_ids))]
@@ -265,6 +230,7 @@ class PostgresTx(StoredTx):
         await self._session.insert(NEW_TASKS, [(*astuple(task), *texts_of(new)) for new, task in new_tasks])
         for _, task in new_tasks:
             self._session.tasks.keep(task, 1)
+            self._session.added.add(task.id)
         edges = (
             (parent_id, new.task_id, int(met)) for new, _ in new_tasks for parent_id, met in new.dependencies
         )

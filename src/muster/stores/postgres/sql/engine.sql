@@ -56,6 +56,10 @@ SELECT held.*, $clock
   FROM (SELECT $task_columns, version FROM tasks
          WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE) held
 
+-- name: task_versions
+SELECT held.*, $clock
+  FROM (SELECT id, version FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine ORDER BY id FOR NO KEY UPDATE) held
+
 -- name: elsewhere
 SELECT id FROM tasks WHERE id = ANY(?1::bigint[]) AND NOT (@mine)
 

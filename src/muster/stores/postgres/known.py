@@ -1,0 +1,73 @@
+"""What a server that shares its store remembers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any
+
+from muster.model.rows import Lane, LaneKey
+from muster.model.task import Task
+from muster.stores.postgres.changes import HeldRows
+from muster.stores.rows import lane_of
+
+_TASKS_KNOWN_MAX = 2000
+_LANES_KNOWN_MAX = 10_000
+_NAMES_ASKED_MAX = 16
+
+
+class StoreKnown:
+    """What a server remembers from one transaction to the next: lanes, which never change; tasks, each with the
+    version that says whether it is still that; and what is asked.
+
+    It counts for one state of the database: where another one may have taken its place, it is made anew.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: dict[int, tuple[Task, int]] = {}
+        self._lanes: dict[int, Lane] = {}
+        self._numbers: dict[tuple[int, LaneKey], int] = {}
+        self._names: dict[str, None] = {}
+
+    def remember(self, held: HeldRows[Task], added: Collection[int]) -> None:
+        """As a committed transaction has left them; not those that it has `added`, which nobody has read."""
+        for task, version in held.versioned():
+            if task.id not in added:
+                self._tasks.pop(task.id, None)  # the last ones stay longest
+                self._tasks[task.id] = (task, version)
+        while len(self._tasks) > _TASKS_KNOWN_MAX:
+            del self._tasks[next(iter(self._tasks))]
+
+    def most(self, ids: Sequence[int]) -> bool:
+        """Whether asking for their versions first is worth its while."""
+        return 2 * sum(i in self._tasks for i in ids) > len(ids)
+
+    def task(self, task_id: int, version: int) -> Task | None:
+        """None where it is another one by now, or unknown."""
+        task, known = self._tasks.get(task_id, (None, 0))
+        return task if known == version else None
+
+    async def lanes(self, ask: Callable[..., Awaitable[list[Any]]], ids: list[int]) -> list[Lane]:
+        """`ask` has the rows of the statement of a name."""
+        if missing := [i for i in ids if i not in self._lanes]:
+            if len(self._lanes) > _LANES_KNOWN_MAX:
+                self._lanes.clear()
+                missing = ids
+            for row in await ask("lanes_of", missing):
+                lane = lane_of(row)
+                self._lanes[lane.id] = lane
+        return [self._lanes[i] for i in ids]
+
+    def number(self, workspace_id: int, key: LaneKey) -> int | None:
+        return self._numbers.get((workspace_id, key))
+
+    def know_number(self, workspace_id: int, key: LaneKey, number: int) -> None:
+        """Of a lane that is committed."""
+        if len(self._numbers) > _LANES_KNOWN_MAX:
+            self._numbers.clear()
+        self._numbers[workspace_id, key] = number
+
+    def asked(self, name: str) -> list[str]:
+        """That name, and those that were asked for before."""
+        if len(self._names) < _NAMES_ASKED_MAX:
+            self._names[name] = None
+        return list(self._names) if name in self._names else [name]
