@@ -42,6 +42,19 @@ def test_an_answer_that_the_cli_was_killed_before_it_booked_it_counts() -> None:
     assert short.session_usage == first, "the CLI's next total counts from its own book"
 
 
+def test_an_end_that_the_cli_had_told_before_it_was_killed_counts() -> None:
+    """Its book lacks the last answer, and its next total counts from its book."""
+    first = Usage(input_tokens=1200, cached_tokens=200, output_tokens=50, cost_microusd=3810)
+    short = ClaudeStream(None, Limits(), lambda _key: first)
+    short.feed(recorded("claude-code.tools"))
+    told = short.usage
+    assert told is not None
+    assert told.input_tokens > first.input_tokens
+    short.close()
+    assert short.usage == told
+    assert short.session_usage == first
+
+
 REQUESTING = '{"type":"system","subtype":"status","status":"requesting"}\n'
 ANSWER = (
     '{"type":"stream_event","event":{"type":"message_start","message":{"id":"m","usage":{}}}}\n'

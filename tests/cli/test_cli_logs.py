@@ -66,6 +66,11 @@ def test_what_was_printed_last_before_the_worker_was_killed_is_named(cli, owner,
         f"the last 17 bytes of stdout were not taken in; they are in {root}/.muster/attempts/{api}" in ran.err
     )
     assert "printed nothing" not in ran.err
+    (folder / "stdout").write_bytes(b"never taken in\ncollected 44 items\n3 failed\n")
+    assert "taken in" not in cli("logs", "tests#1").err, "its last line is there"
+    (folder / "stdout").write_bytes(b"never taken in\ncollected 44 items\n3 failed\nand why\n")
+    assert "the last 8 bytes of stdout" in cli("logs", "tests#1").err
+    (folder / "stdout").write_bytes(b"collected 44 items\n3 failed\nand why\n")
     ran = cli("logs", "tests#1")
     assert (ran.raw, "the last 8 bytes of stdout" in ran.err) == (b"collected 44 items\n3 failed\n", True)
     assert "taken in" not in cli("logs", "tests", "--stream", "stderr").err

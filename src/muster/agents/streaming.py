@@ -303,6 +303,8 @@ class EventStream:
         self._booked = booked
         self._session = ""
         self._total: Usage | None = None
+        self._unbooked: Usage | None = None
+        """What a CLI told that was killed before it stood in its own book, which its next total counts from."""
         self._text = ""
         """What the agent has said last."""
         self._unheard = ""
@@ -311,7 +313,8 @@ class EventStream:
 
     @property
     def usage(self) -> Usage | None:
-        return None if self._total is None else self._total.since(self._mark)
+        total = self._unbooked or self._total
+        return None if total is None else total.since(self._mark)
 
     @property
     def session_usage(self) -> Usage | None:
@@ -327,6 +330,8 @@ class EventStream:
     def close(self) -> None:
         total = self._booked(self._session) if self._session else None
         if total is not None and total != self._mark:
+            if self._total is not None and not total.holds(self._total):
+                self._unbooked = self._total
             self._total = total
 
     def outcome(self, exit: Exit, folder: AttemptFolder) -> Outcome:

@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from muster.app.agents import agents_of
 from muster.app.forked import begin_forks
@@ -40,8 +40,6 @@ from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
 from muster.model.wording import counted
 from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, TICK_S, Ended, Supervisor
-
-T = TypeVar("T")
 
 READY_S = 20.0
 STATUS_S = 1.0
@@ -92,7 +90,7 @@ class SupervisedCrew:
         refuse_copy(project)
         self._log_file = LogFile(project.log_file)
         self._log_file.hold()
-        self._lock = _take_patiently(lambda: Lock.take(project.supervisor_lock))
+        self._lock = Lock.take(project.supervisor_lock)
         self._project = project
         self._lease_s = config.health.lease_s
         self._serve = config.serve
@@ -454,15 +452,3 @@ class SupervisedCrew:
         self.api.close()
         self.control.close()
         self._lock.release()
-
-
-def _take_patiently(take: Callable[[], T]) -> T:
-    """The owner looks at this lock now and then, and for that moment it is not free."""
-    deadline_s = time.monotonic() + 1.0
-    while True:
-        try:
-            return take()
-        except OwnerUnavailable:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.01)

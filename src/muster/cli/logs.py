@@ -168,10 +168,10 @@ def _tell_the_rest(context: Context, task_id: int, epoch: int, out: Out) -> bool
     told = False
     if context.here is None:
         return told
-    for stream, end in out.ends().items():
+    for stream, taken in out.taken().items():
         path = context.here.attempts_dir / str(task_id) / str(epoch) / stream
         try:
-            missing = path.stat(follow_symlinks=False).st_size - end
+            missing = taken.missing_of(path)
         except OSError:
             continue  # its worker was on another machine, or it is long ago
         if missing > 0:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import codecs
 import re
 import sys
+from pathlib import Path
 
 from muster.cli.output import inert, note, ref_of
+from muster.hosts.plain_files import read_part
 from muster.model.json_value import Json
 
 _SGR = re.compile(r"(\x1b\[[0-9;:]*m)")
@@ -14,12 +16,43 @@ _CUT_ESCAPE = re.compile(r"\x1b(?:\[[0-9;:]{0,60})?\Z|\r\Z")
 _RESET = b"\x1b[0m"
 
 
+LAST_BYTES, SEARCHED_BYTES = 256, 1024 * 1024
+
+
+class OutputRead:
+    """What was read of one stream of an attempt."""
+
+    def __init__(self) -> None:
+        self.end = 0
+        self._last = b""
+
+    def add(self, offset: int, data: bytes) -> int:
+        """How many bytes before them are left out."""
+        missing, self.end = offset - self.end, offset + len(data)
+        self._last = (self._last + data)[-LAST_BYTES:]
+        return missing
+
+    def missing_of(self, path: Path) -> int:
+        """How many bytes at the end of the agent's own file came too late.  Raises OSError.
+
+        The file also has lines that are never taken in, so that its last bytes tell more than their number.
+        """
+        size = path.stat(follow_symlinks=False).st_size
+        if size <= self.end:
+            return 0
+        if read_part(path, len(self._last), self.end - len(self._last)) == self._last:
+            return size - self.end
+        tail = read_part(path, SEARCHED_BYTES)
+        at = tail.rfind(self._last)
+        return size - self.end if at < 0 else len(tail) - at - len(self._last)
+
+
 class Raw:
     """stdout: raw for a pipe; for a terminal text whose control sequences do nothing but colour."""
 
     def __init__(self, only: str | None) -> None:
         self._only = only
-        self._next = {"stdout": 0, "stderr": 0}
+        self._taken = {"stdout": OutputRead(), "stderr": OutputRead()}
         self._raw = getattr(sys.stdout, "buffer", None)
         tty = sys.stdout.isatty()
         self._inert = {"stdout": Inert(), "stderr": Inert()} if tty or self._raw is None else {}
@@ -29,23 +62,22 @@ class Raw:
 
     def begin(self, detail: Json, epoch: int) -> None:  # noqa: ARG002
         """The output of another attempt follows."""
-        self._next = {"stdout": 0, "stderr": 0}
+        self._taken = {"stdout": OutputRead(), "stderr": OutputRead()}
 
     def end(self) -> None:
         """It was all."""
 
-    def ends(self) -> dict[str, int]:
-        """How far each stream that is wanted was read."""
-        return {stream: end for stream, end in self._next.items() if self._only in (None, stream)}
+    def taken(self) -> dict[str, OutputRead]:
+        """Of each stream that is wanted."""
+        return {stream: taken for stream, taken in self._taken.items() if self._only in (None, stream)}
 
     def write(self, stream: str, offset: int, data: bytes) -> bool:
         if self._only not in (None, stream) or not data:
             return False
-        missing = offset - self._next[stream]
+        missing = self._taken[stream].add(offset, data)
         if missing > 0:
             self.flush()
             note(f"{missing} bytes of {stream} are left out here; the whole of it is in .muster/attempts/")
-        self._next[stream] = offset + len(data)
         self._emit(self._inert[stream].feed(data) if self._inert else data)
         return True
 

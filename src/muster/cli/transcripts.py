@@ -24,7 +24,7 @@ from muster.cli.output import (
     ref_of,
     wrap,
 )
-from muster.cli.raw import Raw
+from muster.cli.raw import OutputRead, Raw
 from muster.client.api import Api, task_path
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -168,7 +168,7 @@ class Readable:
         self._raw = Raw(args.stream)
         self._plain = True
         self._streams = Streams(Reader(()))
-        self._next: dict[str, int] = {}
+        self._taken: dict[str, OutputRead] = {}
         self._ref = ""
         self._head = ""
         self._of: Json = {}
@@ -182,7 +182,7 @@ class Readable:
     def begin(self, detail: Json, epoch: int) -> None:
         task, reader = detail["task"], self._readers.of(agent_of(detail, epoch))
         self._plain = not reader.kinds and not self._json and self._grep is None
-        self._streams, self._next = Streams(reader), {"stdout": 0, "stderr": 0}
+        self._streams, self._taken = Streams(reader), {"stdout": OutputRead(), "stderr": OutputRead()}
         self._ref = f"{ref_of(task)}#{epoch}"
         self._of = {"ref": ref_of(task), "taskId": task["id"], "attempt": epoch}
         self._raw.begin(detail, epoch)
@@ -190,17 +190,17 @@ class Readable:
             self._screen.line(self._screen.paint(self._head, BOLD))
             self._screen.stream.flush()
 
-    def ends(self) -> dict[str, int]:
+    def taken(self) -> dict[str, OutputRead]:
         if self._plain:
-            return self._raw.ends()
-        return {stream: end for stream, end in self._next.items() if self._only in (None, stream)}
+            return self._raw.taken()
+        return {stream: taken for stream, taken in self._taken.items() if self._only in (None, stream)}
 
     def write(self, stream: str, offset: int, data: bytes) -> bool:
         if self._plain:
             return self._raw.write(stream, offset, data)
         if self._only not in (None, stream) or not data:
             return False
-        missing, self._next[stream] = offset - self._next[stream], offset + len(data)
+        missing = self._taken[stream].add(offset, data)
         if missing > 0:
             self.flush()
             note(f"{missing} bytes of {stream} are left out here; the whole of it is in .muster/attempts/")

@@ -20,6 +20,9 @@ STARTING_S = 5.0
 LONGEST_S = 60.0
 """The same for one that is at work all the time: on a busy machine a start may take that long."""
 
+LOOKED_AT_S, LOOK_S = 1.0, 0.001
+"""`holder` has a lock for a moment as well: whoever takes it then waits for so long, and looks so often."""
+
 
 class Lock:
     """Held until `release` or the end of the process."""
@@ -32,13 +35,13 @@ class Lock:
     def take(cls, path: Path) -> Lock:
         """Raises OwnerUnavailable where another process holds it."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            raise OwnerUnavailable(
-                f"{path} is held by process {holder(path) or '?'}", "muster status"
-            ) from None
+        until_s = time.monotonic() + LOOKED_AT_S
+        while not _is_free(fd):
+            holding = holder(path)
+            if holding is not None or time.monotonic() > until_s:
+                os.close(fd)
+                raise OwnerUnavailable(f"{path} is held by process {holding or '?'}", "muster status")
+            time.sleep(LOOK_S)
         pid = str(os.getpid()).encode()
         # The pid is for people to read: a full disk, where it cannot be told, does not keep us from the lock.
         with contextlib.suppress(OSError):
@@ -64,6 +67,15 @@ class Lock:
 
     def release(self) -> None:
         os.close(self._fd)
+
+
+def _is_free(fd: int) -> bool:
+    """Then it is ours."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def holder(path: Path) -> int | None:

@@ -35,6 +35,10 @@ class Usage(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
             estimated=self.estimated or other.estimated,
         )
 
+    def holds(self, other: Usage) -> bool:
+        """Whether this total of a conversation may be a later one."""
+        return self.input_tokens >= other.input_tokens and self.output_tokens >= other.output_tokens
+
     def since(self, mark: Usage | None) -> Usage:
         """What was added to a conversation's total since it stood at `mark`.
 
