@@ -62,7 +62,7 @@ def test_it_goes_on_with_the_next_owner(browser: Browser, folder: Path, link: st
         expect(page.locator("#link")).to_have_text("live")
         assert page.evaluate("window.same")
         page.get_by_role("link", name="plan", exact=True).click()
-        page.get_by_role("link", name="after", exact=True).click()
+        page.locator(".tree").get_by_role("link", name="after", exact=True).click()
         expect(page.locator("h1")).to_contain_text("completed")
         expect(page.get_by_label("Transcript", exact=True)).to_have_text("said")
     api.close()
