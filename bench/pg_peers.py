@@ -13,7 +13,15 @@ from setting import HERE, Setting
 from table import Row, told
 
 PEERS = Venv(
-    "pg-peers", ("pgqueuer==1.6.0", "awa-pg==0.6.9", "dbos==3.4.0", "procrastinate==3.10.0", "uvloop==0.23.0")
+    "pg-peers",
+    (
+        "pgqueuer==1.6.0",
+        "awa-pg==0.6.9",
+        "dbos==3.4.0",
+        "procrastinate==3.10.0",
+        "asyncpg==0.32.0",
+        "uvloop==0.23.0",
+    ),
 )
 
 

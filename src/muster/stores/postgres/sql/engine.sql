@@ -140,7 +140,9 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
 UPDATE dependencies SET met = 1 WHERE parent_id = ANY(?1::bigint[]) AND met = 0 RETURNING child_id
 
 -- name: existing
-SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ANY(?2::text[]) AND @mine
+-- The workspace comes after: an index of it would look as cheap while a store is small, and stay in the plan.
+SELECT key, id, done, dead, title, description, agent
+  FROM (SELECT * FROM tasks WHERE plan_id = ?1 AND key = ANY(?2::text[]) OFFSET 0) t WHERE @mine(t)
 
 -- name: existing_ids
 SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ANY(?1::bigint[]) AND @mine
