@@ -40,7 +40,8 @@ def main() -> int:
     print(f"seed {seed}, {rounds} rounds, in {root}", flush=True)
     print("Ctrl-C ends it with the round that it is in", flush=True)
     ending = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: ending.set())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ending.set())
     report = run(
         root,
         rounds,
