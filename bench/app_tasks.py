@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from shutil import which
 
 from peers_venv import RUN_S, Peers
 from setting import HERE, Setting, environment
@@ -18,25 +20,37 @@ ONE_BY_ONE_FACTOR, BATCH_FACTOR, BATCH = 1.0, 2.5, 100
 PEERS = ("persist_queue", "huey")
 
 
+SLOW_DISK = (
+    *("strace", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", "trace=fdatasync,fsync"),
+    *("-e", "inject=fdatasync,fsync:delay_exit=1000"),
+)
+"""Each sync takes 1 ms more: disks that lose nothing at a power cut take that long or longer."""
+
+
 def rows(setting: Setting) -> Iterator[Row]:
+    synced = [_synced_write_ms(setting) for _ in range(setting.repetitions)]
+    yield told(
+        "a synced write of 4 KiB", synced, "ms", "a task of muster.App waits for 2, persist-queue's for 3"
+    )
+    yield from _beside_peers(setting, "")
+    if setting.peers and which("strace"):
+        yield from _beside_peers(replace(setting, prefix=SLOW_DISK), ", syncs of 1 ms")
+
+
+def _beside_peers(setting: Setting, where: str) -> Iterator[Row]:
     peers = Peers()
     single: list[dict[str, float]] = []
     many: list[dict[str, float]] = []
-    synced: list[float] = []
     for _ in range(setting.repetitions):
         single.append(_run(setting, setting.size(1000, 50), 1))
         many.append(_run(setting, setting.size(5000, 300), BATCH))
         for peer in PEERS:
             peers.measure(peer, setting)
-        synced.append(_synced_write_ms(setting))
-    yield told(
-        "a synced write of 4 KiB", synced, "ms", "a task of ours waits for 2, one of persist-queue for 3"
-    )
     for what, runs in (("one by one", single), (f"in batches of {BATCH}", many)):
         for part in ("enqueue", "drain", "life"):
-            yield told(f"muster.App, {_WORDS[part]}, {what}", [run[part] for run in runs], "/s")
-    yield _against(peers, "persist_queue", "life", single, "one by one", ONE_BY_ONE_FACTOR)
-    yield _against(peers, "huey", "drain", many, f"in batches of {BATCH}", BATCH_FACTOR)
+            yield told(f"muster.App, {_WORDS[part]}, {what}{where}", [run[part] for run in runs], "/s")
+    yield _against(peers, "persist_queue", "life", single, f"one by one{where}", ONE_BY_ONE_FACTOR)
+    yield _against(peers, "huey", "drain", many, f"in batches of {BATCH}{where}", BATCH_FACTOR)
 
 
 def _synced_write_ms(setting: Setting) -> float:
@@ -58,7 +72,14 @@ _WORDS = {"enqueue": "added", "drain": "run", "life": "added and run"}
 
 def _run(setting: Setting, number: int, batch: int) -> dict[str, float]:
     with setting.place() as folder:
-        argv = [sys.executable, str(HERE / "run_app.py"), str(folder), str(number), str(batch)]
+        argv = [
+            *setting.prefix,
+            sys.executable,
+            str(HERE / "run_app.py"),
+            str(folder),
+            str(number),
+            str(batch),
+        ]
         done = subprocess.run(
             argv, capture_output=True, check=True, timeout=RUN_S, cwd=folder, env=environment(folder)
         )

@@ -99,7 +99,7 @@ def _run(name: str, setting: Setting) -> dict[str, float]:
     python = _PEERS.python()
     script = HERE / "peers" / f"run_{name}.py"
     with setting.place() as folder:
-        argv = [python, str(script), str(folder), str(TASKS[name])]
+        argv = [*setting.prefix, python, str(script), str(folder), str(TASKS[name])]
         done = subprocess.run(argv, capture_output=True, check=True, timeout=RUN_S, cwd=folder)
     rates: dict[str, float] = json.loads(done.stdout.decode().strip().splitlines()[-1])
     return rates

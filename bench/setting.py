@@ -25,6 +25,8 @@ class Setting:
     quick: bool
     folder: Path
     peers: bool
+    prefix: tuple[str, ...] = ()
+    """Of the commands that are measured."""
     ending: ExitStack = field(default_factory=ExitStack)
     """What ends with the run."""
     servers: dict[str, str] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from muster.model.states import ErrorKind, TaskStatus
 from muster.model.usage import Usage
 from muster.ports.agent import Failed, Retrying
 from muster.worker import output_reader
+from muster.worker.ends import End
 from muster.worker.output_reader import OWN_TRIES_S, OutputReader
 
 JOB: dict[str, Any] = dict.fromkeys(ClaimedJob.__struct_fields__[:10], "") | {"task_id": 1, "epoch": 1}
@@ -200,6 +201,11 @@ def test_a_cli_that_ended_by_itself_unanswered_has_cost_nothing(
     sent: list[Any] = []
     reader.tell(sent.append, last=True)
     assert [word.usage for word in sent if word.usage] == ([spent] if told and spent else told)
+
+
+def test_a_signal_that_a_cli_has_heard_and_told_by_its_code_ended_it() -> None:
+    """It may have asked its model just then."""
+    assert [code for code in (None, 0, 1, 127, 128 + 15, 128 + 9, -9) if End(code).by_itself] == [0, 1, 127]
 
 
 def test_a_cost_is_an_estimate_until_its_process_has_ended(tmp_path: Path) -> None:

@@ -10,6 +10,9 @@ from muster.model.pools import CLOSING
 from muster.ports.agent import AgentStream, Exit, Failed, Launch, PermissionAsked
 from muster.worker.watchdog import StopVerdict
 
+SIGNALLED = 128
+"""Codes above it are those of signals."""
+
 
 class End(NamedTuple):
     """Why nobody waits for the process any more."""
@@ -31,6 +34,11 @@ class End(NamedTuple):
     """It has said how its work ended, and does not end."""
     refused: bool = False
     """Its provider refuses it, and it is not to try any longer."""
+
+    @property
+    def by_itself(self) -> bool:
+        """No signal has ended it, also none that it has heard and told by its code, as a shell does."""
+        return self.code is not None and 0 <= self.code <= SIGNALLED
 
     @property
     def exit(self) -> Exit:

@@ -275,8 +275,7 @@ class Runner:
         self._ship_all()
         if output_reader is not None:
             # The last words decide how it ended, unless that is known already.
-            by_itself = end.code is not None and end.code >= 0
-            output_reader.close(READ_S if end.verdict is not None else math.inf, by_itself=by_itself)
+            output_reader.close(READ_S if end.verdict is not None else math.inf, by_itself=end.by_itself)
             self._account(output_reader)
             self._usage = output_reader.usage
         cut_output(self._folder, launch.limits)
