@@ -76,7 +76,7 @@ crew = RemoteCrew(
 )
 crew.work(Interrupted())
 print(looks)
-assert len(looks) == 1
+assert [len(pids) for pids in looks] == [1, 0]  # one at work, and one once its worker is gone
 """
 
 
