@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from inside import Inside, copy, enqueue, specs, template
-from outside import cpu_s, site, together
+from outside import cpu_s, site, together, until
 from peers_venv import Peers
 from replay import RecordingStore, TimedStore, hottest, replay, shares
 from setting import Setting, Stopwatch
-from table import Row, least, told
+from table import Row, least, most, percentile, told
 
 COMMIT_SHARE, BULK = 0.65, 60_000.0
+REQUEST_TASKS, REQUESTS = 100, 5000.0
+BESIDE_P99_MS = 15.0
 
 
 def rows(setting: Setting) -> Iterator[Row]:
@@ -27,6 +30,8 @@ def rows(setting: Setting) -> Iterator[Row]:
     yield from _into_a_long_plan(setting)
     yield from _bulk(setting)
     yield from _socket(setting)
+    yield _in_requests(setting)
+    yield _beside_a_crew(setting)
 
 
 def _add_each(inside: Inside, number: int, first: int = 0, *, keyed: bool) -> None:
@@ -152,3 +157,43 @@ def _socket_bulk(setting: Setting) -> Row:
             project.add("bench", tasks)
             rates.append(number / watch.s)
     return told(f"enqueue {number:,} at once, through the socket", rates, "/s", "and JSON, on both sides")
+
+
+def _in_requests(setting: Setting) -> Row:
+    number = setting.size(10_000, 500)
+    tasks = [{"title": f"task {i}", "agent": "bench"} for i in range(number)]
+    rates = []
+    for _ in range(setting.size(3, 1)):
+        with setting.place() as folder, site(folder / "p") as project:
+            project.owner()
+            watch = Stopwatch()
+            for first in range(0, number, REQUEST_TASKS):
+                project.add("bench", tasks[first : first + REQUEST_TASKS])
+            rates.append(number / watch.s)
+    what = f"enqueue in requests of {REQUEST_TASKS}, socket"
+    return least(what, rates, "/s", REQUESTS, "one connection after the other")
+
+
+def _beside_a_crew(setting: Setting) -> Row:
+    """Single tasks that nobody takes, while two workers begin and end others all the time."""
+    number = setting.size(1000, 30)
+    work = [
+        {"title": f"n{i}", "agent": "shell", "description": "exec sleep 0.1"}
+        for i in range(setting.size(1500, 60))
+    ]
+    single, took_ms = {"agent": "bench", "actor": "bench"}, []
+    with setting.place() as folder, site(folder / "p") as project:
+        project.up(2)
+        project.add("work", work)
+        until(
+            lambda: any(task["status"] == "COMPLETED" for task in project.tasks()), 60, "the crew is at work"
+        )
+        with project.api() as api:
+            for i in range(number):
+                began_s = time.perf_counter()
+                api.post("/api/v1/agent-tasks", {**single, "title": f"task {i}"})
+                took_ms.append(1000 * (time.perf_counter() - began_s))
+        busy = sum(task["status"] != "COMPLETED" for task in project.tasks() if task["agent"] == "shell")
+    bound = f"p50 {percentile(took_ms, 0.5):.2f} ms; {busy} of the crew's {len(work)} tasks were left then"
+    what = "single enqueue beside a crew at work, p99"
+    return most(what, [percentile(took_ms, 0.99)], "ms", BESIDE_P99_MS, bound)
