@@ -193,7 +193,7 @@ def _beside_a_crew(setting: Setting) -> Row:
                 began_s = time.perf_counter()
                 api.post("/api/v1/agent-tasks", {**single, "title": f"task {i}"})
                 took_ms.append(1000 * (time.perf_counter() - began_s))
-        busy = sum(task["status"] == "IN_PROGRESS" for task in project.tasks())
+        busy = sum(task["status"] == "RUNNING" for task in project.tasks())
     bound = f"p50 {percentile(took_ms, 0.5):.2f} ms; {busy} of the crew's tasks were at work then"
     what = "single enqueue beside a crew at work, p99"
     return most(what, [percentile(took_ms, 0.99)], "ms", BESIDE_P99_MS, bound)
