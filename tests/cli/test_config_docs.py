@@ -1,4 +1,4 @@
-"""The page about settings lists every key that there is, and every key of others that is known."""
+"""What is said of settings is all that is read, and every key of others that is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from muster.app.settings import KINDS
 from muster.config import importing, load
 from muster.config.keys import AGENT_KEYS, KEYS
 from muster.config.kinds import AgentKind
-from muster.config.settings import Config
 from muster.config.tables import Table
 from muster.model.place import USUAL_PROMPT
 
@@ -41,21 +40,8 @@ FULL = {
 }
 
 
-def keys_table() -> list[str]:
-    lines = ["| key | default | what it is |", "|---|---|---|"]
-    for key in KEYS:
-        value = key.value(Config())
-        lines.append(f"| `{key.path}` | {'-' if value is None else f'`{value}`'} | {key.says} |")
-    return lines
-
-
 def test_the_usual_words_on_a_tasks_place_are_shown() -> None:
     assert f"```text\n{USUAL_PROMPT}```" in PAGE.read_text("utf-8")
-
-
-def agents_table() -> list[str]:
-    lines = ["| key of `[agents.NAME]` | what it is |", "|---|---|"]
-    return [*lines, *(f"| `{key.path}` | {key.says} |" for key in AGENT_KEYS)]
 
 
 def foreign_table(kind: str) -> list[str]:
@@ -68,11 +54,7 @@ def foreign_table(kind: str) -> list[str]:
     return lines
 
 
-TABLES = {
-    "keys": keys_table(),
-    "agents": agents_table(),
-    **{kind: foreign_table(kind) for kind in (importing.POOL, importing.CLUSTER, importing.PLANNER)},
-}
+TABLES = {kind: foreign_table(kind) for kind in (importing.POOL, importing.CLUSTER, importing.PLANNER)}
 
 
 @pytest.mark.parametrize("name", TABLES)

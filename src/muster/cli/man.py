@@ -1,4 +1,4 @@
-"""`muster man`: the manual page, made from the parsers; `--markdown` is the reference page of the docs."""
+"""`muster man`: the manual page, made from the parsers, and the pages of the docs that are made from the code."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from muster.cli.main import EXIT_CODES
 from muster.cli.surface import Argument, CliCommand, Option, global_options, surface
 
 _ABOUT = "Runs a crew of AI agents on a plan, and never loses a task."
+_PAGES = {
+    "http": "the HTTP API",
+    "sdk": "the Python SDK",
+    "mcp": "the tools for agents",
+    "settings": "all settings",
+}
 _REFERENCES = (
     "A task is named plan/key, key, its number, an unambiguous prefix of these, @last (the newest) or "
     "@failed (the "
@@ -19,23 +25,38 @@ _REFERENCES = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.description = "Prints the manual page: muster man | man -l -"
-    parser.add_argument("--markdown", action="store_true", help="as a page of the documentation")
-    parser.add_argument(
-        "--http", action="store_true", help="the HTTP API instead, as a page of the documentation"
-    )
+    pages = parser.add_mutually_exclusive_group()
+    pages.add_argument("--markdown", action="store_true", help="as a page of the documentation")
+    for name, says in _PAGES.items():
+        pages.add_argument(
+            f"--{name}", action="store_true", help=f"{says} instead, as a page of the documentation"
+        )
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.http:
-        from muster.web.app import declared
-        from muster.web.openapi import document
-        from muster.web.reference_page import chapter
-
-        print(chapter(document(declared())), end="")
+    chosen = next((name for name in _PAGES if getattr(args, name)), "")
+    if chosen:
+        print(_page(chosen), end="")
         return 0
     commands = surface()
     print(markdown(commands) if args.markdown else roff(commands), end="")
     return 0
+
+
+def _page(name: str) -> str:
+    if name == "http":
+        from muster.web.app import declared
+        from muster.web.openapi import document
+        from muster.web.reference_page import chapter
+
+        return chapter(document(declared()))
+    if name == "sdk":
+        from muster.cli import sdk_page
+
+        return sdk_page.page()
+    from muster.cli import reference_pages
+
+    return reference_pages.mcp_page() if name == "mcp" else reference_pages.settings_page()
 
 
 def markdown(commands: Sequence[CliCommand]) -> str:

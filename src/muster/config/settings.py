@@ -277,7 +277,7 @@ class RetentionSettings(Section, frozen=True, kw_only=True):
 
 
 class Budget(Section, frozen=True, kw_only=True):
-    """What may be spent before a person is asked; None: any amount.  `[budget]`"""
+    """What may be spent before a person is asked; any amount where that is not said.  `[budget]`"""
 
     task_usd: float | None = setting(
         None, "task", read_dollars, "dollars that a task may cost before it is paused"

@@ -138,9 +138,11 @@ class Client(_Wishes):
     def tasks(
         self, plan: str | None = None, status: Sequence[TaskStatus | str] = (), tags: Sequence[str] = ()
     ) -> list[TaskView]:
+        """Those of a plan, in one of these statuses, that carry all of these tags."""
         return self._run(self._tasks(plan, status, tags))
 
     def plans(self) -> list[PlanView]:
+        """All plans, with how many of their tasks are where."""
         return self._run(self._plans())
 
     def status(self) -> StatusView:

@@ -23,6 +23,7 @@ class _Common:
 
     @property
     def task_id(self) -> int:
+        """The number of its task."""
         return self._attempt.job.task_id
 
     @property
@@ -129,8 +130,10 @@ class _Loading:
 
 
 class Checkpoints(_Loading):
+    """What `ctx.checkpoint` is."""
+
     def save(self, state: object) -> None:
-        """Raises TaskStopped once the task is not ours."""
+        """It takes the place of the last one.  Raises TaskStopped once the task is not ours."""
         self._attempt.keep_state(state)
 
 

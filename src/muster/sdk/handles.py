@@ -65,9 +65,11 @@ class Handle(_Steering, Generic[R]):
         self._run(self._post("retry", note=note, fresh=fresh))
 
     def pause(self) -> None:
+        """Until `resume`; a running attempt saves a checkpoint and stops."""
         self._run(self._post("pause"))
 
     def resume(self, note: str = "") -> None:
+        """After a pause; `note` is for its next attempt."""
         self._run(self._post("resume", note=note))
 
     def tell(self, text: str) -> None:

@@ -65,6 +65,7 @@ class MusterKit:
 
     @property
     def now(self) -> datetime:
+        """By the clock that the test moves."""
         return datetime.fromtimestamp(self._clock.now().wall_ms / 1000, UTC)
 
     def use(self, *apps: App) -> None:

@@ -31,15 +31,19 @@ class TaskOptions(TypedDict, total=False):
     delay: Time
     """No attempt begins before it is over."""
     not_before: datetime
+    """No attempt begins before this time."""
     expires: Time
     """No attempt begins after it is over."""
     after: Sequence[Earlier] | Earlier
+    """Tasks that must be done first: handles, numbers, or texts like `plan/key`."""
     idempotency_key: str
     """Adding another task with the same key gives the first one."""
     limit_key: str
     """Tasks of one key share a limit of `[limits]`."""
     tags: Sequence[str]
+    """Words to find it by."""
     metadata: Mapping[str, str]
+    """Kept with the task, for other programs."""
 
 
 class FunctionOptions(TaskOptions, total=False):
@@ -71,8 +75,9 @@ class AgentOptions(TaskOptions, total=False):
     target: str
     """What it is about: only agents that serve this target may take it."""
     model: str
+    """Instead of the one that the agent's settings say."""
     system_prompt: str
-    """Like the model instead of what the agent's settings say."""
+    """Added to the agent's own instructions; an agent that cannot be told refuses the task."""
     check: str
     """A shell command that its work has to pass."""
     review: str

@@ -44,6 +44,8 @@ WAIT_S_MAX = 10.0
 
 
 class QueueStatus(Enum):
+    """How a prompt stands, in the words of this queue."""
+
     PENDING = "pending"
     RUNNING = "running"
     COMPLETED = "completed"
@@ -95,6 +97,8 @@ class QueueTask:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskSummary:
+    """A prompt in a list."""
+
     id: UUID
     subagent_type: str
     status: QueueStatus
@@ -107,6 +111,8 @@ class TaskSummary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskResult:
+    """How a prompt has ended, or that it is queued."""
+
     task_id: UUID
     status: str
     result: Any = None
@@ -206,6 +212,7 @@ class TaskQueue:
         await self._finish(task_id, lambda job: c.Fail(**_named(job), kind=kind, message=error[:10_000]))
 
     async def cancel(self, task_id: UUID) -> None:
+        """Nobody wants it any more; what runs of it is stopped.  Raises NotFound."""
         await self._post(task_id, "cancel")
 
     async def retry(self, task_id: UUID) -> None:
