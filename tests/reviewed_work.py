@@ -45,10 +45,10 @@ class Repo:
             own.run("update-index", "--add", "--cacheinfo", f"100644,{name},{path}")
         return own.run("commit-tree", own.run("write-tree"), "-p", onto, "-m", message)
 
-    def leave(self, plan: str, key: str, epoch: int, files: Mapping[str, str]) -> str:
+    def leave(self, plan: str, key: str, epoch: int, files: Mapping[str, str], *, onto: str = "main") -> str:
         """What that attempt has left."""
-        made = self.commit(files, f"{key}\n\nTask: {plan}/{key}")
-        self.git("update-ref", base_ref(plan, key, epoch), "main")
+        made = self.commit(files, f"{key}\n\nTask: {plan}/{key}", onto=onto)
+        self.git("update-ref", base_ref(plan, key, epoch), onto)
         self.git("update-ref", kept_ref(plan, key, epoch), made)
         return made
 

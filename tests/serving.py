@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from muster.agents.transcript import Reader
 from muster.app.plan_reader import titles_of
 from muster.engine.audit import Auditor
 from muster.engine.batch import Batcher
@@ -46,6 +47,7 @@ class ServedOwner:
     first_event_id = 0
     far_git = None
     works: Works | None = None
+    reader: Callable[[str], Reader] = staticmethod(lambda _: Reader())
     absences = 0
     seen = ""
     listening = ""
@@ -130,6 +132,7 @@ def backend(
             queries=Queries(reads, clock, Policy(), left=files.left),
             wakeups=wakeups,
             owner=owner,
+            reader=owner.reader,
         )
 
     return of(DEFAULT_WORKSPACE)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Browser, Page, Playwright
+
+from far_servers import SECRET, FarOwner
+from page_reader import Reader
 
 AXE = "axe-core@4.14.1"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
@@ -27,6 +31,20 @@ def chromium() -> str:
         if path := shutil.which(name):
             return path
     raise NotInstalled("no Chromium is on PATH: apt install chromium")
+
+
+def launched(playwright: Playwright) -> Browser:
+    """Raises NotInstalled."""
+    # Chromium's own sandbox refuses to be root's.
+    options = ["--no-sandbox"] if os.geteuid() == 0 else []
+    return playwright.chromium.launch(executable_path=chromium(), args=[*options, "--disable-dev-shm-usage"])
+
+
+def sign_in_path(far: FarOwner) -> str:
+    reader = Reader(int(far.url.rpartition(":")[2]))
+    asked = reader.ask("POST", "/api/v1/sign-in-links", b"{}", Authorization=f"Bearer {SECRET}")
+    path: str = json.loads(asked.text)["path"]
+    return path
 
 
 def axe() -> str:

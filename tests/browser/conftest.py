@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,22 +9,18 @@ import browsers
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
-from far_servers import SECRET, FarOwner, far_owner
-from page_reader import Reader
+from far_servers import FarOwner, far_owner
 from patience import PATIENCE_S
 
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
     """Of the test's own: while one is there its loop runs in this thread, where no other could."""
-    try:
-        path = browsers.chromium()
-    except browsers.NotInstalled as missing:
-        pytest.skip(str(missing))
-    # Chromium's own sandbox refuses to be root's.
-    options = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=path, args=[*options, "--disable-dev-shm-usage"])
+        try:
+            made = browsers.launched(playwright)
+        except browsers.NotInstalled as missing:
+            pytest.skip(str(missing))
         yield made
         made.close()
 
@@ -36,13 +30,6 @@ def far(tmp_path: Path) -> Iterator[FarOwner]:
     """`billing` as `Owner.seed` has it, over TCP."""
     with far_owner(tmp_path / "project") as made:
         yield made
-
-
-def sign_in_path(far: FarOwner) -> str:
-    reader = Reader(int(far.url.rpartition(":")[2]))
-    asked = reader.ask("POST", "/api/v1/sign-in-links", b"{}", Authorization=f"Bearer {SECRET}")
-    path: str = json.loads(asked.text)["path"]
-    return path
 
 
 @pytest.fixture
@@ -59,7 +46,7 @@ def let_in(browser: Browser, far: FarOwner) -> Iterator[browsers.Let]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("request", lambda one: None if one.url.startswith(far.url) else wrong.append(one.url))
         page.on("console", lambda said: wrong.append(said.text) if "Content Security" in said.text else None)
-        page.goto(sign_in_path(far))
+        page.goto(browsers.sign_in_path(far))
         if options.get("java_script_enabled") is False:
             page.get_by_role("button", name="Sign in").click()
         page.wait_for_url(f"{far.url}/")

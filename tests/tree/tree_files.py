@@ -115,8 +115,10 @@ def strays(root: Path, files: Iterable[Path]) -> list[str]:
 
 
 def _is_given(path: Path) -> bool:
-    """What a test has other programs say, and what other programs read of us."""
-    return (path.suffix == ".json" and path.parts[0] == "tests") or path.parts[0] == "deploy"
+    """What a test has other programs say, what other programs read of us, and the documentation's pictures."""
+    given = path.suffix == ".json" and path.parts[0] == "tests"
+    pictured = path.suffix == ".png" and path.parts[:2] == ("docs", "pictures")
+    return given or pictured or path.parts[0] == "deploy"
 
 
 def machine_paths(root: Path, files: Iterable[Path]) -> list[str]:
