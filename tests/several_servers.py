@@ -174,8 +174,8 @@ class FarWorkers:
         host = {"hostname": "far", "pid": 1, "pidStart": 1, "bootId": "boot"}
         crew = {"slots": 100, "agents": ["far"], "general": ["far"]} | crew
         self._own: dict[str, str] = {}
-        told = self.post("register", workerId=self.id, **host, **crew)
-        self._own = {"Authorization": f"Bearer {told['own']['token']}"}
+        self.told = self.post("register", workerId=self.id, **host, **crew)
+        self._own = {"Authorization": f"Bearer {self.told['own']['token']}"}
 
     def post(self, verb: str, **content: Any) -> Any:
         with contextlib.closing(self._api()) as api:

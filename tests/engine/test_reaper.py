@@ -25,7 +25,7 @@ from patience import PATIENCE_S
 class Post:
     """A reaper at its post, with a host whose processes the test kills."""
 
-    def __init__(self, rig: Rig) -> None:
+    def __init__(self, rig: Rig, remote_lease_s: float = 0.0) -> None:
         self.rig = rig
         self.host = FakeHost(rig.log)
         self.term = rig.new_boot().term
@@ -38,6 +38,7 @@ class Post:
             sweep=lambda: rig.log.append("sweep") or 0,  # type: ignore[func-returns-value]
             term=self.term,
             lease_s=LEASE_S,
+            remote_lease_s=remote_lease_s,
             interval_s=TICK_S,
         )
 
@@ -165,6 +166,18 @@ def test_a_worker_of_another_host_is_judged_by_its_silence_only(rig: Rig) -> Non
     rig.started(W1, 1)
     assert post.tick() == []
     assert "Reap" in post.ticks(LEASE_S)
+
+
+def test_a_worker_of_another_host_may_be_silent_for_the_lease_of_those(rig: Rig) -> None:
+    post = Post(rig, remote_lease_s=2 * LEASE_S)
+    rig.register(W1)
+    rig.register(W2, hostname=f"not {HOST}")
+    post.ticks(LEASE_S)
+    assert living(post) == [W2]
+    post.ticks(LEASE_S - TICK_S)
+    assert living(post) == [W2]
+    post.ticks(TICK_S)
+    assert living(post) == []
 
 
 # -- S15: our own stall kills nobody

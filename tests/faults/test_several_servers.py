@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -256,6 +257,33 @@ def test_a_worker_goes_on_with_another_server_when_its_own_is_gone(
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE_S)
+
+
+@pytest.mark.promise("L5")
+def test_the_lease_of_a_worker_is_the_one_that_it_was_told(tmp_path: Path, empty: str) -> None:
+    """Whoever cannot renew freezes its agents in time by what it was told: nobody may have its task before."""
+    settings = QUICK.replace('lease = "3s"', 'lease = "1s"', 1).replace(
+        'remote_lease = "3s"', 'remote_lease = "2s"'
+    )
+    with several(tmp_path, empty, 1, settings) as one:
+        (server,) = one.every
+        worker = FarWorkers(lambda: one.api(server))
+        assert worker.told["leaseS"] == 2.0
+        task = add(one, server, "left")["id"]
+        worker.claim()
+
+        def said() -> list[str]:
+            with contextlib.closing(one.api(server)) as api:
+                events = api.get("/api/v1/events", {"limit": 1000})
+            ends = ("released", "worker_dead")
+            return [event["message"] for event in events if event["event"] in ends]
+
+        until(lambda: len(said()) == 2, f"task {task} is free again")
+        assert (
+            said()[0] == f"attempt 1 given back: nothing was heard of {worker.id} for 2 s before it started"
+        )
+        silent_s = re.fullmatch(r"is dead: nothing was heard of it for (\d+) s", said()[1])
+        assert silent_s is not None and int(silent_s[1]) >= 2
 
 
 SLOTS = QUICK + '[agents.far]\ncommand = ["true"]\nslots = 3\nprovider = "acme"\n'

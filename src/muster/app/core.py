@@ -388,6 +388,7 @@ class Owner:
             sweep=lambda: kill_recorded(self._project.attempts_dir, self._host),
             term=self.term,
             lease_s=health.lease_s,
+            remote_lease_s=health.remote_lease_s,
             interval_s=health.sweep_s,
             led_since_ms=self._led_since_ms,
             detached_call=asyncio.to_thread,

@@ -96,7 +96,7 @@ class Server:
         self._host = LocalHost()
         self._listening, self.login = "", True
         self.listens = asyncio.Event()
-        self._policy = policy_of(config)
+        self._policy = policy_of(config, NobodyHere.hostname)
         self.clock = SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
         self._keys = SharedVault(project.vault_key_file, given_keys())
@@ -251,6 +251,7 @@ class Server:
             sweep=lambda: 0,
             term=term,
             lease_s=health.lease_s,
+            remote_lease_s=health.remote_lease_s,
             interval_s=health.sweep_s,
             led_since_ms=led_since_ms,
             absences=self.batcher.absences,
@@ -425,7 +426,9 @@ def _outcome(looking: asyncio.Task[None]) -> MusterError | None:
 class NobodyHere:
     """As ports.host.Host: workers are on other hosts, or as good as that, and only their leases tell of them."""
 
-    hostname = boot_id = ""
+    hostname = "(database)"
+    """No host is called so: every worker is on another one."""
+    boot_id = ""
 
     def identify(self, pid: int) -> ProcessId | None:  # noqa: ARG002
         return None

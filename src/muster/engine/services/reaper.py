@@ -88,7 +88,8 @@ class Reaper(LeaderService):
     counts how often the store was away, which is nobody's silence either.  `was_published` ends an attempt whose
     worker died after it had moved its plan's branch, and says so.
 
-    A worker is dead by proof (its process is gone) or by silence (its lease is over).
+    A worker is dead by proof (its process is gone) or by silence (its lease is over; on another host
+    `remote_lease_s`, where that is longer).
 
     Its processes on this host are killed before its tasks are freed: two agents must never work on one task.
     """
@@ -106,6 +107,7 @@ class Reaper(LeaderService):
         term: int,
         lease_s: float,
         interval_s: float,
+        remote_lease_s: float = 0.0,
         led_since_ms: int | None = None,
         detached_call: Callable[[Callable[[], object]], Awaitable[object]] = at_once,
         absences: Callable[[], int] = lambda: 0,
@@ -120,6 +122,7 @@ class Reaper(LeaderService):
         self._absences = absences
         self._absences_seen = absences()
         self._lease_ms = int(lease_s * 1000)
+        self._remote_lease_ms = max(self._lease_ms, int(remote_lease_s * 1000))
         self._brake = Brake(self._lease_ms)
         self._braked, self._braked_at_ms = False, 0
         self.interval_s = interval_s
@@ -326,7 +329,8 @@ class Reaper(LeaderService):
         if worker.boot_id != now.boot_id:
             return "nothing was heard of it since this machine was restarted"
         silent_ms = now.mono_ms - worker.heard_mono_ms
-        lease_ms = max(self._lease_ms, worker.lease_ms)
+        far = worker.hostname != self._host.hostname and not worker.by_itself
+        lease_ms = max(self._remote_lease_ms if far else self._lease_ms, worker.lease_ms)
         return f"nothing was heard of it for {silent_ms // 1000} s" if silent_ms >= lease_ms else None
 
     async def _bury(self, worker: WorkerRow, proof: str | None, now: Now) -> None:
