@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from typing import Any
 
 import asyncpg
 import pytest
@@ -12,6 +13,7 @@ from store_rows import Subject, new_task
 
 from muster.model.states import TaskStatus
 from muster.model.task import Task
+from muster.stores.postgres.arrays import packed, sources
 from muster.stores.postgres.changes import HeldRows
 from muster.stores.postgres.inserts import RowsInsert
 from muster.stores.postgres.schema import ENGINE, SCHEMA
@@ -63,12 +65,13 @@ def test_a_new_stores_statements_seek_by_their_index(postgres_store: str, sql: s
 
 def test_rows_that_differ_in_some_columns_are_one_statement_with_arrays_of_these() -> None:
     made = RowsInsert("t", {"a": "bigint", "b": "text", "c": "text"})
-    sql, bound = made.of([(1, "x", None), (2, "x", "y")])
-    assert bound == [(1, 2), "x", (None, "y")]
+    sql, bound, _ = made.of([(1, "x", None), (2, "x", "y")])
+    assert bound == ["x", "{1, 2}", "\x1e\x1fy", "\x1f", "\x1e"]
     assert sql == (
-        "INSERT INTO t (a, b, c) SELECT u.a, $2::text, u.c FROM unnest($1::bigint[], $3::text[]) u (a, c)"
+        "INSERT INTO t (a, b, c) SELECT u.a, $1::text, u.c "
+        "FROM unnest($2::text::bigint[], string_to_array($3::text, $4::text, $5::text)) u (a, c)"
     )
-    sql, bound = made.of([(1, "x", None)])
+    sql, bound, _ = made.of([(1, "x", None)])
     assert (sql, bound) == ("INSERT INTO t (a, b, c) SELECT $1::bigint, $2::text, $3::text", [1, "x", None])
 
 
@@ -78,10 +81,33 @@ def test_one_update_has_arrays_of_what_differs_and_versions() -> None:
     done = [
         one.__class__(**{**fields(one), "status": TaskStatus.COMPLETED, "epoch": one.id}) for one in before
     ]
-    ((update, count),) = held.updates(done)
-    assert count == 2
-    assert update.bound == [(1, 2), [1, 2], TaskStatus.COMPLETED, (1, 2), 2]
-    assert "status = $3::text" in update.sql and "epoch = u.new_epoch" in update.sql
+    (update,) = held.updates(done)
+    assert update.held == 2
+    assert update.bound == ["{1, 2}", "{1, 2}", "{1, 2}", TaskStatus.COMPLETED, 2]
+    assert "status = $4::text" in update.sql and "epoch = u.new_epoch" in update.sql
+
+
+MARKS = ("\x1f", "\x1e", "\x1f1", "\x1e1", "")
+
+
+def test_texts_come_back_as_they_were_whatever_stands_in_them(postgres_store: str) -> None:
+    kinds = ["text", "bigint", "smallint"]
+    columns: list[list[Any]] = [
+        [None, *MARKS, "a\x1f", "\x1fb", '{"c":"d\\\\"}', "\x1e\x1f2", "NULL"],
+        [None, -1, 2**62, *range(8)],
+        [None, True, False, 1, *[0] * 7],
+    ]
+    arrays, marks = packed(kinds, columns)
+    sql = f"SELECT * FROM unnest({', '.join(sources(kinds, (1, 2, 3), 4))})"
+
+    async def ask() -> list[Any]:
+        connection = await asyncpg.connect(postgres_store)
+        try:
+            return await connection.fetch(sql, *arrays, *marks)
+        finally:
+            await connection.close()
+
+    assert list(map(tuple, asyncio.run(ask()))) == list(zip(*columns, strict=True))
 
 
 def fields(task: Task) -> dict[str, object]:

@@ -7,10 +7,13 @@ from enum import StrEnum
 from itertools import compress, count
 from operator import is_not, itemgetter
 from types import UnionType
-from typing import Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 from msgspec.structs import astuple
+
+from muster.stores.postgres.arrays import TEXT, packed, sources
+from muster.stores.postgres.together import Write
 
 R = TypeVar("R", bound=Struct)
 Row = tuple[Any, ...]
@@ -29,11 +32,6 @@ def _present(hint: Any) -> Any:
     if get_origin(hint) in {Union, UnionType}:
         (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
     return str if isinstance(hint, type) and issubclass(hint, StrEnum) else hint
-
-
-class Update(NamedTuple):
-    sql: str
-    bound: list[Any]
 
 
 class HeldTable(Generic[R]):
@@ -60,26 +58,32 @@ class HeldTable(Generic[R]):
             made = self._statements[changed, differ] = self._made(changed, differ)
         return made
 
+    def kinds(self, changed: tuple[int, ...], differ: bytes) -> list[str]:
+        """The types of what is given as arrays: keys, version, those of the changed columns that differ."""
+        kinds = [self._types[name] for name in self._fields[: self.keys]]
+        kinds += ["bigint"] if self.versioned else []
+        return kinds + [self._types[self._fields[place]] for place in compress(changed, differ)]
+
     def _made(self, changed: tuple[int, ...], differ: bytes) -> str:
-        keys = self._fields[: self.keys]
-        arrays = [(name, self._types[name]) for name in keys]
-        arrays += [("held_version", "bigint")] if self.versioned else []
-        slots = [f"${n}::{kind}[]" for n, (_, kind) in enumerate(arrays, 1)]
-        names = [name for name, _ in arrays]
+        keys, kinds = self._fields[: self.keys], self.kinds(changed, differ)
+        names = [*keys, "held_version"] if self.versioned else [*keys]
         sets = ["version = t.version + 1"] if self.versioned else []
-        for number, (place, apart) in enumerate(zip(changed, differ, strict=True), len(arrays) + 1):
+        following = count(len(kinds) + 2 * (TEXT in kinds) + 1)
+        for place, apart in zip(changed, differ, strict=True):
             name = self._fields[place]
-            kind = self._types[name]
-            sets.append(f"{name} = u.new_{name}" if apart else f"{name} = ${number}::{kind}")
             if apart:
-                slots.append(f"${number}::{kind}[]")
                 names.append(f"new_{name}")
+            sets.append(
+                f"{name} = u.new_{name}" if apart else f"{name} = ${next(following)}::{self._types[name]}"
+            )
+        arrays = sources(kinds, range(1, len(kinds) + 1), len(kinds) + 1)
         where = [f"t.{name} = u.{name}" for name in keys]
         where += ["(u.held_version IS NULL OR t.version = u.held_version)"] if self.versioned else []
         # All of them, though a limit that is not known before lets the planner expect one row: it seeks each by
         # its key then, also in a table that was small when it was planned.
-        last = len(arrays) + len(changed) + 1
-        rows = f"(SELECT * FROM unnest({', '.join(slots)}) rows ({', '.join(names)}) LIMIT ${last})"  # noqa: S608
+        rows = (
+            f"(SELECT * FROM unnest({', '.join(arrays)}) rows ({', '.join(names)}) LIMIT ${next(following)})"  # noqa: S608
+        )
         return (
             f"UPDATE {self._table} t SET {', '.join(sets)} FROM {rows} u "  # noqa: S608
             f"WHERE {' AND '.join(where)}"
@@ -123,8 +127,7 @@ class HeldRows(Generic[R]):
         self._rows.clear()
         self._versions.clear()
 
-    def updates(self, changed: Iterable[R]) -> list[tuple[Update, int]]:
-        """Statements, each with how many of its rows have to be there as they were read."""
+    def updates(self, changed: Iterable[R]) -> list[Write]:
         groups: dict[tuple[int, ...], list[tuple[Any, R, Row]]] = {}
         for now in changed:
             row = astuple(now)
@@ -133,18 +136,20 @@ class HeldRows(Generic[R]):
             groups.setdefault(self._table.differing(known and known[1], row), []).append((key, now, row))
         return [self._update(places, rows) for places, rows in groups.items()]
 
-    def _update(self, places: tuple[int, ...], rows: list[tuple[Any, R, Row]]) -> tuple[Update, int]:
+    def _update(self, places: tuple[int, ...], rows: list[tuple[Any, R, Row]]) -> Write:
         table, versions, number = self._table, self._versions, len(rows)
         columns = list(zip(*(row for *_, row in rows), strict=True))
-        bound: list[Any] = columns[: table.keys]
+        arrays: list[Any] = columns[: table.keys]
         if table.versioned:
-            bound.append([versions.get(key) for key, *_ in rows])
+            arrays.append([versions.get(key) for key, *_ in rows])
         differ = bytes(columns[place].count(columns[place][0]) != number for place in places)
-        bound += [columns[i] if apart else columns[i][0] for i, apart in zip(places, differ, strict=True)]
+        arrays += [columns[place] for place in compress(places, differ)]
+        bound, marks = packed(table.kinds(places, differ), arrays)
+        same = [columns[place][0] for place, apart in zip(places, differ, strict=True) if not apart]
         held = 0
         for key, now, row in rows:
             self._rows[key] = (now, row)
             if key in versions:
                 versions[key] += 1
                 held += 1
-        return Update(table.statement(places, differ), [*bound, number]), held
+        return Write(table.statement(places, differ), [*bound, *marks, *same, number], held)

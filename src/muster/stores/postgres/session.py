@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -13,16 +14,17 @@ from muster.model.numbers import first_id
 from muster.model.rows import LaneKey
 from muster.model.task import Attempt, Task
 from muster.ports.locks import GRANTS, Locks
-from muster.stores.postgres.changes import HeldRows, HeldTable, R
-from muster.stores.postgres.inserts import RowsInsert
+from muster.stores.postgres.changes import HeldRows, HeldTable
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.statements import for_one, load
+from muster.stores.postgres.together import Together, Write
 from muster.stores.rows import task_of
 
 SQL = for_one(load("engine.sql", "store.sql", "clock.sql"))
 TASKS = HeldTable("tasks", Task, 1, versioned=True)
 ATTEMPTS = HeldTable("attempts", Attempt, 2, versioned=False)
 """Whoever holds the task holds its attempts."""
+_TOGETHER = Together()
 _SIGN = 1 << 31
 STORES_OWN = 0
 """Stands for the workspace of what is the store's own."""
@@ -82,23 +84,27 @@ class Session:
         if rows:
             await self.connection.executemany(self._sql(name), rows)
 
-    async def insert(self, made: RowsInsert, rows: Sequence[tuple[Any, ...]]) -> None:
-        if rows:
-            self.wrote = True
-            sql, bound = made.of(rows)
-            await self.connection.fetch(sql, *bound)
+    async def write(self, writes: Sequence[Write]) -> None:
+        """Raises Contended where a row is not what it was when it was read."""
+        if not writes:
+            return
+        self.wrote = True
+        sql = _TOGETHER.of(writes) if len(writes) > 1 else None
+        if sql:
+            row = await self.connection.fetchrow(sql, *chain.from_iterable(write.bound for write in writes))
+            written = list(row)
+        else:
+            done = [await self.connection.execute(write.sql, *write.bound) for write in writes]
+            written = [int(status.rpartition(" ")[2]) for status in done]
+        if any(
+            write.held is not None and count < write.held
+            for write, count in zip(writes, written, strict=True)
+        ):
+            raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
     def _sql(self, name: str) -> str:
         self.wrote = self.wrote or name in SQL.writing
         return SQL.by_name[name]
-
-    async def update(self, held: HeldRows[R], changed: Iterable[R]) -> None:
-        """Raises Contended where a row is not what it was when it was read."""
-        for update, count in held.updates(changed):
-            self.wrote = True
-            done = await self.connection.execute(update.sql, *update.bound)
-            if int(done.removeprefix("UPDATE ")) < count:
-                raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
         if not count:

@@ -20,6 +20,7 @@ from muster.stores.postgres.changes import column_types
 from muster.stores.postgres.inserts import RowsInsert
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.session import SQL, Session
+from muster.stores.postgres.together import Write
 from muster.stores.rows import (
     TEXTS,
     attempt_of,
@@ -206,18 +207,8 @@ class PostgresTx(StoredTx):
         return [(row[0], row[1]) for row in await self._all("dependencies", list(child_ids))]
 
     async def write(self, writes: Writes, now: Now) -> None:
-        session = self._session
-        if writes.new_tasks:
-            await self._insert_tasks(writes)
-        if writes.tasks:
-            await session.update(session.tasks, writes.tasks)
-        if writes.attempts:
-            await session.update(session.attempts, writes.attempts)
-        if writes.opened:
-            session.granted = max(session.granted, *(attempt.epoch for attempt in writes.opened))
-            opened = [astuple(session.attempts.keep(attempt)) for attempt in writes.opened]
-            await session.insert(NEW_ATTEMPTS, self._own(opened))
-        await session.insert(NEW_EVENTS, self._own(map(astuple, writes.events)))
+        for together in self._stages(writes):
+            await self._session.write(together)
         await self._many("update_result", writes.results)
         await self._many("insert_checkpoint", self._own(map(astuple, writes.checkpoints)))
         await self._many("insert_artifact", self._own(map(astuple, writes.artifacts)))
@@ -225,16 +216,40 @@ class PostgresTx(StoredTx):
         chunks = ((e.task_id, e.epoch, e.stream, e.offset, now.wall_ms, e.data) for e in writes.logs)
         await self._many("insert_log", self._own(chunks))
 
-    async def _insert_tasks(self, writes: Writes) -> None:
+    def _stages(self, writes: Writes) -> list[list[Write]]:
+        """What may be written by one statement, which sees none of the rows that it writes: one task or attempt
+        stands in no two of its parts."""
+        session = self._session
+        added = self._added(writes) if writes.new_tasks else []
+        moved = session.tasks.updates(writes.tasks) + session.attempts.updates(writes.attempts)
+        begun = [NEW_ATTEMPTS.of(self._opened(writes))] if writes.opened else []
+        if writes.events:
+            begun.append(NEW_EVENTS.of(self._own(map(astuple, writes.events))))
+        stages = [added]
+        for stage, apart in ((moved, added), (begun, writes.attempts and writes.opened)):
+            if apart and stage:
+                stages.append(stage)
+            else:
+                stages[-1] += stage
+        return stages
+
+    def _opened(self, writes: Writes) -> list[tuple[Any, ...]]:
+        session = self._session
+        session.granted = max(session.granted, *(attempt.epoch for attempt in writes.opened))
+        return self._own(astuple(session.attempts.keep(attempt)) for attempt in writes.opened)
+
+    def _added(self, writes: Writes) -> list[Write]:
         new_tasks = writes.new_tasks
-        await self._session.insert(NEW_TASKS, [(*astuple(task), *texts_of(new)) for new, task in new_tasks])
+        added = [NEW_TASKS.of([(*astuple(task), *texts_of(new)) for new, task in new_tasks])]
         for _, task in new_tasks:
             self._session.tasks.keep(task, 1)
             self._session.added.add(task.id)
         edges = (
             (parent_id, new.task_id, int(met)) for new, _ in new_tasks for parent_id, met in new.dependencies
         )
-        await self._session.insert(NEW_DEPENDENCIES, self._own(edges))
+        if own := self._own(edges):
+            added.append(NEW_DEPENDENCIES.of(own))
+        return added
 
 
 def _existing(row: Any) -> Existing:
