@@ -31,7 +31,7 @@ _FENCE = re.compile(r"^\s*(```+|~~~+)")
 _HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*\s*$")
 _ANCHOR = re.compile(r"<a\s+(?:id|name)=[\"']([^\"']+)")
 _KINDS = {".py", ".pyi", ".jsonl", ".md", ".sql", ".tsv", ".toml", ".lock", ".html", ".css", ".js", ".svg"}
-_NAMES = {".gitignore", "py.typed", "run", "LICENSE"}
+_NAMES = {".gitignore", "mkdocs.yml", "py.typed", "run", "LICENSE"}
 _HIDDEN = {".ci", ".gitignore"}
 
 

@@ -60,7 +60,8 @@ def _page(name: str) -> str:
 
 
 def markdown(commands: Sequence[CliCommand]) -> str:
-    lines = ["# Commands", "", _ABOUT, "", _REFERENCES, "", "## Everywhere", ""]
+    lines = ["# Commands", "", "Every command and its options, made from what it reads."]
+    lines += ["", _REFERENCES, "", "## Everywhere", ""]
     lines += _md_options(global_options())
     lines += ["", "| exit code | means |", "|---|---|"]
     lines += [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]

@@ -24,6 +24,8 @@ NEAR: Mapping[str, tuple[str, ...]] = {
     "context": ("Checkpoints",),
 }
 """What nobody imports, and everybody meets: what `**options` takes, what a property gives."""
+LINE = 60
+"""Characters of arguments that stand on one line."""
 INSIDE = frozenset(
     {"App.link", "AppTask.arguments", "MusterKit.reply", "TaskEnded.exit_code", "TaskEnded.http_status"}
 )
@@ -95,7 +97,7 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
     for field, after in zip(node.body, [*node.body[1:], None], strict=True):
         match field:
             case ast.AnnAssign(target=ast.Name(id=name), annotation=kind):
-                yield name, _cell(ast.unparse(kind)), _said(after)
+                yield name, ast.unparse(kind).replace(" | ", "` or `"), _said(after)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=value)):
                 yield name, repr(value), _said(after)
 
@@ -137,4 +139,5 @@ def _arguments(function: Function) -> str:
     """As a caller gives them."""
     text = ast.unparse(function.args).removeprefix("self").removeprefix(", ").removeprefix("/, ")
     text = re.sub(r"Unpack\[(\w+)\]", r"\1", text.removesuffix(", link: Link | None=None"))
-    return re.sub(r"(?<! )=(?! )", " = ", text)
+    text = re.sub(r"(?<! )=(?! )", " = ", text)
+    return text if len(text) < LINE else "\n    " + re.sub(r", (?=\*|\w+:)", ",\n    ", text) + "\n"

@@ -116,7 +116,8 @@ def _told(part: Json, link: Link) -> str:
 
 
 def chapter(described: Json) -> str:
-    lines = ["# The HTTP API", "", described["info"]["description"], ""]
+    lines = ["# The HTTP API", "", "Every request and answer, made from what the server declares.", ""]
+    lines += [described["info"]["description"], ""]
     lines += [
         "`GET /api/v1/openapi.json` is this in OpenAPI 3.1, `/api/v1/docs` a page that needs nothing else.",
         "",
