@@ -71,6 +71,12 @@ class ServedOwner:
     def lineage(self, pid: int) -> list[tuple[ProcessId, str]]:
         return LocalHost().lineage(pid)
 
+    async def change_key(self) -> None:
+        self.vault.take_new_key()
+
+    async def give_up_keys(self) -> str:
+        return self.vault.forget_old_keys()
+
     async def judge_hook(self, url: str) -> str:
         return await WebhookPost(private=True, in_thread=asyncio.to_thread).judge(url)
 

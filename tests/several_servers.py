@@ -98,6 +98,12 @@ class SharedServer:
             return api.get(path) if method == "GET" else api.post(path, content)
 
     @property
+    def named(self) -> str:
+        """As other servers know it."""
+        assert self.process is not None
+        return f"{socket.gethostname()}[{self.process.pid}]"
+
+    @property
     def leads(self) -> bool:
         return self.term > 0
 

@@ -130,7 +130,7 @@ REFUSED = (
     ),
     *("config show", "worktree list", "worktree clear"),
     *("agent show shell", "agent test shell"),
-    *("db backup", "db check", "db migrate", "db adopt", "db copy", "db restored"),
+    *("db backup", "db check", "db migrate", "db adopt", "db copy", "db restored", "secrets reset"),
 )
 """What works on files of a project's folder."""
 OF_NO_SERVER = (

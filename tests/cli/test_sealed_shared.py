@@ -43,7 +43,8 @@ def test_they_are_sealed_in_postgresql_and_given_to_the_agent_alone(
         with urlopen(asked) as answer:
             (job,) = json.load(answer)["jobs"]
         assert job["inputContext"] == {"apiKey": VALUE, "n": 2}
-        assert run_muster(folder, "secrets", "rotate").returncode == 6
+        told = run_muster(folder, "secrets", "rotate")
+        assert told.stdout == "a new key: 0 secrets, 0 webhooks and 1 tasks sealed anew\n", told.stderr
         dumped = run_muster(folder, "db", "backup").stdout
         assert ".dump" in dumped
         for path in folder.rglob("*"):
@@ -57,7 +58,7 @@ def test_they_are_sealed_in_postgresql_and_given_to_the_agent_alone(
 @pytest.mark.usefixtures("postgres_programs")
 def test_servers_may_have_its_key_in_their_environment(tmp_path: Path, postgres_store: str) -> None:
     key, other = "c0ffee" * 10 + "0123", "facade" * 10 + "4567"
-    names = {"a": key, "b": key, "c": f"{other} {key}", "d": f"{key} {other}"}
+    names = {"a": key, "b": key, "c": f"{other} {key}", "d": f"{key} {other}", "e": other}
     servers = {
         name: SharedServer(tmp_path / name, postgres_store, "", env={**os.environ, "MUSTER_VAULT_KEY": given})
         for name, given in names.items()
@@ -73,10 +74,27 @@ def test_servers_may_have_its_key_in_their_environment(tmp_path: Path, postgres_
         )
         servers["b"].start()
         servers["d"].start()
-        servers["c"].begin()
-        assert servers["c"].process is not None and servers["c"].process.wait(PATIENCE_S) != 0
-        assert "MUSTER_VAULT_KEY: other servers of this store seal with another key" in servers["c"].log()
+        servers["e"].begin()
+        assert servers["e"].process is not None and servers["e"].process.wait(PATIENCE_S) != 0
+        assert "MUSTER_VAULT_KEY: other servers of this store seal with another key" in servers["e"].log()
         assert servers["b"].local("GET", "/api/v1/secrets")[0]["name"] == "TOKEN"
+        servers["c"].start()
+        rotating = run_muster(servers["c"].folder, "secrets", "rotate")
+        assert rotating.returncode == 6 and servers["b"].named in rotating.stderr, rotating.stderr
+        assert servers["d"].named not in rotating.stderr, "it has the new key already"
+        for name in "ab":
+            servers[name].end()
+        told = run_muster(servers["c"].folder, "secrets", "rotate").stdout
+        assert "1 secrets" in told and "take all keys but the first out of MUSTER_VAULT_KEY of all" in told
+        for name in "cd":
+            servers[name].end()
+        newest = SharedServer(
+            tmp_path / "f", postgres_store, "", env={**os.environ, "MUSTER_VAULT_KEY": other}
+        )
+        servers["f"] = newest
+        (newest.folder / ".muster" / "key").write_bytes(signing)
+        newest.start()
+        assert run_muster(newest.folder, "secrets", "rotate").returncode == 6, "nobody has a newer one"
         for path in tmp_path.rglob("*"):
             assert not path.is_file() or key.encode() not in path.read_bytes(), path
     finally:

@@ -12,7 +12,7 @@ import pytest
 from store_rows import NOW, make_event, new_task, writes
 from tenant_rows import fill
 
-from muster.engine.leader import KEYS
+from muster.engine.server_keys import KEYS
 from muster.model.access import Member, Role
 from muster.model.agents import AgentBeat, Condition
 from muster.model.commands import AppendLog

@@ -97,7 +97,6 @@ def test_another_workspace_finds_neither_the_task_nor_the_secret(rig: Rig) -> No
         rig.do(asks(job), BOB)
     with pytest.raises(NotFound):
         rig.do(c.RemoveSecret(name="TOKEN", actor="bob"), BOB)
-    rig.do(c.Reseal(secrets={"TOKEN": "bobs"}, webhooks={}, actor="bob"), BOB)
     rig.do(c.PutSecret(name="TOKEN", sealed="bobs", actor="bob"), BOB)
     assert rig.do(asks(job)).sealed == {"TOKEN": "sealed"}
 

@@ -286,6 +286,12 @@ class Owner:
 
         return LocalWorks(self._repository, self._project)
 
+    async def change_key(self) -> None:
+        self._keys.take_new_key()
+
+    async def give_up_keys(self) -> str:
+        return self._keys.forget_old_keys()
+
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
         return self.store.fault

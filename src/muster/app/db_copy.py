@@ -23,7 +23,7 @@ from muster.config.project import Project
 from muster.config.values import without_password
 from muster.engine.audit import Auditor
 from muster.engine.incarnation import INCARNATION, PROJECT
-from muster.engine.leader import KEYS, keys_of
+from muster.engine.server_keys import KEYS, keys_of
 from muster.hosts.attempt_folders import attempt_folder, kept_artifact
 from muster.model.answers import AuditReport
 from muster.model.errors import Conflict, MusterError, StoreFault, StoreRefused

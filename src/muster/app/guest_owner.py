@@ -75,6 +75,12 @@ class GuestOwner:
     def unwritable(self) -> MusterError | None:
         return self._owner.unwritable()
 
+    async def change_key(self) -> None:
+        await self._owner.change_key()
+
+    async def give_up_keys(self) -> str:
+        return await self._owner.give_up_keys()
+
     async def judge_hook(self, url: str) -> str:
         return await self._owner.judge_hook(url)
 

@@ -6,6 +6,7 @@ import contextlib
 import re
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 
 from muster.app.lost import lost_attempts
 from muster.config.project import Project
@@ -17,6 +18,7 @@ from muster.hosts.vault import KeyVault, given_keys
 from muster.model.commands import Join
 from muster.model.errors import Conflict, NotFound, StoreRefused
 from muster.model.seals import Signer
+from muster.model.secrets import VAULT_KEY
 from muster.ports.store import Reads
 from muster.stores.sqlite.file import gone
 from muster.stores.sqlite.store import SqliteStore
@@ -49,6 +51,23 @@ def vault_of(project: Project) -> KeyVault:
 
 def joining(signer: Signer, vault: KeyVault) -> Join:
     return Join(seal_key=signer.key_id, vault_keys=vault.key_names(), keys_given=vault.given)
+
+
+def lacking_key(key_file: Path, lacking: Sequence[str], *, given: bool) -> Conflict:
+    """Servers are up that could not open what would be sealed by the new key."""
+    hint = (
+        f"copy {key_file} over the .muster/vault.key of each of them, and some seconds later: muster secrets "
+        "rotate"
+    )
+    if given:
+        hint = (
+            f"start each of them again with {VAULT_KEY} as this one has it, the new key first; then: muster "
+            "secrets rotate"
+        )
+    return Conflict(
+        f"a new key is ready here, and {', '.join(lacking)} does not have it yet; nothing is sealed by it so far",
+        hint,
+    )
 
 
 def open_store(project: Project) -> SqliteStore:

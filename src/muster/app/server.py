@@ -19,7 +19,7 @@ from typing import Self
 from muster.app.away_watch import StoreWatch
 from muster.app.core import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
-from muster.app.key import joining, logged_heads, signer_of
+from muster.app.key import joining, lacking_key, logged_heads, signer_of
 from muster.app.parts import make_state_dir, readers_of
 from muster.app.runtime import runtime_of
 from muster.app.shared_git import SharedGit, refuse_without
@@ -49,13 +49,14 @@ from muster.hosts.detached_call import detached_call
 from muster.hosts.file_lock import Lock
 from muster.hosts.local_host import LocalHost
 from muster.hosts.plain_files import replace_plain
-from muster.hosts.vault import KeyVault, given_keys
-from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, Reconciled
+from muster.hosts.shared_vault import SharedVault
+from muster.hosts.vault import given_keys
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, KeyTaken, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
+from muster.model.commands import GiveUpKeys, TakeKey
 from muster.model.errors import (
     BadConfig,
     BeingPublished,
-    Conflict,
     Forbidden,
     MusterError,
     StoreAway,
@@ -66,6 +67,7 @@ from muster.model.numbers import ATTEMPT_ARTIFACTS_BYTES_MAX
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
+from muster.model.secrets import VAULT_KEY
 from muster.model.task import Attempt
 from muster.model.webhooks import sealed_for
 from muster.outbound.webhook_post import WebhookPost
@@ -101,6 +103,7 @@ class Server:
         self.started_at_ms = self.clock.now().wall_ms
         self._keys = SharedVault(project.vault_key_file, given_keys())
         self.vault: Vault = self._keys
+        self._id = secrets.token_hex(8)
         self.first_event_id = 0
         self.first = False
         """No server has had this store before."""
@@ -137,7 +140,7 @@ class Server:
             stack.push_async_callback(self.batcher.aclose)
             joined = await self.batcher.execute(joining(self.signer, self._keys))
             assert isinstance(joined, Joined)
-            self.first = joined.first
+            self.first, self._keys.sealing_by = joined.first, joined.vault_key
             await self._take_git()
             replace_plain(project.store_file, without_password(url).encode())
             self.first_event_id = await self.store.reads.last_event_id()
@@ -145,11 +148,14 @@ class Server:
                 self.clock,
                 self.batcher,
                 self._loops,
-                server=secrets.token_hex(8),
+                server=self._id,
                 named=f"{self._host.hostname}[{os.getpid()}]",
+                place=f"{self._host.hostname}:{project.folder}",
                 elapsed_ms=self.clock.elapsed_ms,
                 absences=self.batcher.absences,
                 settings=shared_settings(config),
+                keys=self._keys.names,
+                hear=lambda led: self._keys.hear(led.vault_key, led.given_up),
             )
             self.runtime.start()
             self._stack = stack.pop_all()
@@ -342,6 +348,29 @@ class Server:
     def halted(self) -> StoreFault | None:
         return self.store.fault
 
+    async def change_key(self) -> None:
+        """As web.backend.OwnerActions.  Raises Conflict while a server that is up does not have the new key."""
+        names = self._keys.key_names()
+        if names == (self._keys.sealing_by,):
+            self._keys.take_new_key()
+        # Else it was given one, or an earlier rotation was cut off: both go on from here.
+        taken = await self.batcher.execute(TakeKey(server=self._id, keys=self._keys.key_names()))
+        assert isinstance(taken, KeyTaken)
+        if taken.lacking:
+            raise lacking_key(self._project.vault_key_file, taken.lacking, given=self._keys.given)
+        self._keys.sealing_by = taken.key
+
+    async def give_up_keys(self) -> str:
+        names = self._keys.key_names()
+        old = tuple(name for name in names if name != self._keys.sealing_by)
+        await self.batcher.execute(GiveUpKeys(keys=old))
+        self._keys.hear(self._keys.sealing_by, old)
+        if self._keys.given and old:
+            return (
+                f"take all keys but the first out of {VAULT_KEY} of all servers: they open nothing any more"
+            )
+        return ""
+
     async def judge_hook(self, url: str) -> str:
         return await self._post.judge(url)
 
@@ -438,13 +467,3 @@ class NobodyHere:
 
     def kill_marked(self, marks: Iterable[str]) -> int:  # noqa: ARG002
         return 0
-
-
-class SharedVault(KeyVault):
-    """Its key is the same on every server, so none of them makes another one."""
-
-    def take_new_key(self) -> None:
-        raise Conflict(
-            "the key that seals secrets is the same on all servers of this store; nothing was changed",
-            "set the secrets anew where the key has become known",
-        )

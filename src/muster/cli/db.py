@@ -192,7 +192,7 @@ def _migrate(args: argparse.Namespace) -> int:
 
 def _restored(args: argparse.Namespace) -> int:
     project = project_of(args)
-    if _shares(project):
+    if shares_store(project):
         import asyncio
 
         from muster.app.restore_shared import restored as restored_shared
@@ -215,7 +215,7 @@ def _restored(args: argparse.Namespace) -> int:
     )
 
 
-def _shares(project: Project) -> bool:
+def shares_store(project: Project) -> bool:
     """A server of this folder has shared its store, or is to: `db restored` may come before its first start."""
     if project.shares_store or project.store.exists():
         return project.shares_store

@@ -8,13 +8,16 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 
 from muster.cli.access import add_workspace_option, print_list, workspace
+from muster.cli.context import actor, project_of
+from muster.cli.db import shares_store
 from muster.cli.fields import add_fields, answer
-from muster.cli.output import age, now_ms
-from muster.cli.values import stdin_bytes
+from muster.cli.output import age, clean, now_ms
+from muster.cli.values import agreed, stdin_bytes
 from muster.client.api import path_of
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, Conflict
 from muster.model.json_value import Json
 from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name
+from muster.model.wording import counted
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "SECRET": itemgetter("name"),
@@ -29,6 +32,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     listing = verbs.add_parser("list", act=_list, help="those there are, without their values")
     dropped = verbs.add_parser("delete", act=_delete, help="no agent is given it any more")
     rotate = verbs.add_parser("rotate", act=_rotate, help="seal all that is sealed here by a new key")
+    reset = verbs.add_parser(
+        "reset", act=_reset, help="the key that servers share is lost: drop what it has sealed, and go on"
+    )
+    reset.add_argument("-y", "--yes", action="store_true", help="do not ask, also on a terminal")
     for verb in (put, dropped):
         verb.add_argument("name", metavar="NAME", help="of the variable that agents find it in")
     for verb in (put, listing, dropped):
@@ -67,6 +74,37 @@ def _rotate(args: argparse.Namespace) -> int:
     if done["leftToDo"]:
         told += f"\nleft to do: {done['leftToDo']}"
     return answer(args, done, told)
+
+
+def _reset(args: argparse.Namespace) -> int:
+    """Without a server: none of them begins without the key."""
+    project = project_of(args)
+    if not shares_store(project):
+        raise Conflict(
+            "this project's store is a file of its folder, which goes on without its key; nothing was changed",
+            "give anew what the key has sealed: muster secrets set NAME, muster webhook remove and add, muster "
+            "task edit --input-context @FILE",
+        )
+    question = "Drop all secrets and webhooks of that store, whose key is lost?"
+    asked = sys.stdin.isatty() and sys.stderr.isatty() and not args.yes
+    if not (args.yes or (asked and agreed(question))):
+        raise BadInput("nobody has agreed; nothing was changed", "muster secrets reset --yes")
+    import asyncio
+
+    from muster.app.reset_keys import reset_keys
+    from muster.app.settings import load_config
+
+    done = asyncio.run(reset_keys(project, load_config(project.root).serve, actor()))
+    gone = [f"  secret   {clean(name)}: muster secrets set {clean(name)}" for name in done.secrets]
+    gone += [f"  webhook  {clean(url)}: muster webhook add {clean(url)}" for url in done.webhooks]
+    return answer(
+        args,
+        {"secrets": done.secrets, "webhooks": done.webhooks},
+        f"dropped: {counted(len(done.secrets), 'secret')}, {counted(len(done.webhooks), 'webhook')}; tasks and "
+        "history are as they were",
+        *gone,
+        f"  next     copy {clean(str(project.vault_key_file))} to its other servers, then: muster serve",
+    )
 
 
 def _value_of(name: str) -> str:

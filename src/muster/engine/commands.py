@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.engine import permissions, secrets
+from muster.engine import permissions
 from muster.engine.access import Access
 from muster.engine.agents import Agents
 from muster.engine.audit import add_seal
@@ -24,7 +24,7 @@ from muster.engine.enqueue import Enqueuer, lane_key
 from muster.engine.fence import check_term
 from muster.engine.incarnation import restored
 from muster.engine.inputs import Inputs
-from muster.engine.leader import join, lead
+from muster.engine.leader import lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
@@ -32,6 +32,8 @@ from muster.engine.plan_files import set_sync, set_ticked
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
+from muster.engine.secrets import Secrets
+from muster.engine.server_keys import give_up_keys, join, reset_key, take_key
 from muster.engine.spending import Spending
 from muster.engine.view import Around, View, moved
 from muster.engine.views import Views
@@ -102,13 +104,13 @@ class Engine:
         self._workers, self._plans = Workers(policy), Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._access, self._webhooks = Access(), Webhooks(chance)
-        self._agents = Agents(self._workers)
+        self._agents, self._secrets = Agents(self._workers), Secrets(vault, self._webhooks)
         self._for_all = self._store_wide()
         self._handlers: dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]] = {
             **self._about_people(),
             **self._about_plans(),
             **(self._webhooks.handlers() | self._agents.handlers()),
-            **secrets.HANDLERS,
+            **self._secrets.handlers(),
             c.ResealInputs: self._inputs.reseal,
             c.AddSeal: add_seal,
             c.PruneEvents: prune_events,
@@ -152,6 +154,9 @@ class Engine:
             c.ArchiveDone: archive_done,
             c.NewBoot: self._workers.new_boot,
             c.Join: lambda views, command: join(views, command, self._begin_shared),
+            c.TakeKey: take_key,
+            c.GiveUpKeys: give_up_keys,
+            c.ResetKey: lambda views, command: reset_key(views, command, self._secrets.drop_all),
             c.Lead: lambda views, command: lead(views, command, self._workers),
             c.FreshLeases: self._workers.fresh_leases,
         }

@@ -163,8 +163,7 @@ class Enqueuer:
         sealed = {}
         for (at, spec), number in zip(list(fresh.items()), numbers, strict=True):
             if found := secrets.get(at):
-                place = (view.tx.workspace_id, number)
-                context, sealed[at] = self.inputs.of_task(*place, spec.input_context, found)
+                context, sealed[at] = await self.inputs.of_task(view.tx, number, spec.input_context, found)
                 fresh[at] = replace(spec, input_context=context)
         return numbers, sealed
 

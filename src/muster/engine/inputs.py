@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from muster.engine.server_keys import sealing_key
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Resealed
@@ -24,6 +25,7 @@ from muster.model.input_secrets import (
     shown,
 )
 from muster.model.seals import Grants
+from muster.ports.store import Tx
 from muster.ports.vault import Vault
 
 
@@ -38,8 +40,8 @@ class Inputs:
             return context
         return shown(context, secrets, lambda value: self._marks.mark(about, value))
 
-    def of_task(
-        self, workspace_id: int, task_id: int, context: dict[str, Any], secrets: Mapping[str, str]
+    async def of_task(
+        self, tx: Tx, task_id: int, context: dict[str, Any], secrets: Mapping[str, str]
     ) -> tuple[dict[str, Any], str]:
         """What is shown of it, and its secrets as the store keeps them; empty: it has none.
 
@@ -49,8 +51,8 @@ class Inputs:
             return context, ""
         if self._vault is None:
             raise StoreRefused("this store has no key to seal secrets with; nothing was changed")
-        purpose = input_purpose(workspace_id, task_id)
-        sealed = self._vault.seal(msgspec.json.encode(secrets).decode(), purpose)
+        purpose = input_purpose(tx.workspace_id, task_id)
+        sealed = self._vault.seal(msgspec.json.encode(secrets).decode(), purpose, await sealing_key(tx))
         return self.shown(context, secrets, _about(task_id)), sealed
 
     def open(self, workspace_id: int, task_id: int, sealed: str) -> dict[str, str]:
@@ -81,13 +83,14 @@ class Inputs:
                 raise StoreRefused(
                     f"{cannot_open(kept.id)}; nothing was changed", how_to_open(kept.id)
                 ) from None
-        return self.of_task(workspace_id, kept.id, given, secrets_in(given, before))
+        return await self.of_task(view.tx, kept.id, given, secrets_in(given, before))
 
     async def reseal(self, view: View, command: c.ResealInputs) -> Resealed:
-        """A page of them by the newest key; what cannot be opened stays as it is."""
+        """A page of them by the key that seals now; what cannot be opened stays as it is."""
         await view.flush()
         assert self._vault is not None, "there is one where keys are rotated"
         done = lost = 0
+        key = await sealing_key(view.tx)
         rows = await view.tx.sealed_inputs(command.after, command.limit)
         for row in rows:
             purpose = input_purpose(view.tx.workspace_id, row.task_id)
@@ -96,7 +99,7 @@ class Inputs:
             except StoreRefused:
                 lost += 1
                 continue
-            await view.tx.reseal_input(row.task_id, self._vault.seal(opened, purpose))
+            await view.tx.reseal_input(row.task_id, self._vault.seal(opened, purpose, key), row.sealed)
             done += 1
         return Resealed(tasks=done, lost=lost, after=rows[-1].task_id if len(rows) == command.limit else None)
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from muster.engine.fence import present_term
+from muster.engine.server_keys import given_up, note_server, sealing_key
 from muster.engine.service import Service
-from muster.engine.view import View
 from muster.engine.views import Views
 from muster.engine.workers import Workers
-from muster.model.answers import Joined, Led
-from muster.model.commands import Join, Lead
-from muster.model.errors import MusterError, StoreRefused, TermOver
-from muster.model.secrets import VAULT_KEY
+from muster.model.answers import Led
+from muster.model.commands import Lead
+from muster.model.errors import MusterError, TermOver
 from muster.ports.engine import Execute
-from muster.ports.locks import CREW, TERM, locks
+from muster.ports.locks import TERM, locks
 from muster.ports.runtime import Clock
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ MARGIN_S = 3.0
 """So much earlier a leader stops to trust its lease: another one's clock may be a little ahead."""
 ASK_S = 2.0
 """How often each server asks."""
-_LEADER, KEYS = "leader", "keys"
+_LEADER = "leader"
 
 
 class _Place(Struct, frozen=True):
@@ -53,13 +53,15 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     now_ms = views.now.mono_ms
     told = await tx.store_meta(_LEADER)
     place = msgspec.json.decode(told, type=_Place) if told else _Place()
+    await note_server(tx, command, now_ms)
+    led = Led(vault_key=await sealing_key(tx), given_up=await given_up(tx))
     taken = now_ms < place.until_ms and place.term == await present_term(tx)
     if taken and place.server != command.server:
-        return Led(leader=place.named, settings=place.settings)
+        return replace(led, leader=place.named, settings=place.settings)
     if command.give_up:
         if taken:
             await tx.set_store_meta(_LEADER, _text(place, now_ms))
-        return Led()
+        return led
     term = place.term
     if not taken:
         # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.
@@ -67,56 +69,11 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
         term = await workers.new_leader(views, command.named, unheard=command.unheard or empty)
     mine = _Place(command.server, command.named, term, settings=command.settings)
     await tx.set_store_meta(_LEADER, _text(mine, now_ms + command.lease_ms))
-    return Led(term=term, leader=command.named, took=not taken)
+    return replace(led, term=term, leader=command.named, took=not taken)
 
 
 def _text(place: _Place, until_ms: int) -> str:
-    return msgspec.json.encode(msgspec.structs.replace(place, until_ms=until_ms)).decode()
-
-
-def keys_of(seal_key: str, vault_key: str, copy: str = "") -> str:
-    """What a store keeps of its servers' keys; with the name of the copy that it is, until one has joined."""
-    return " ".join(filter(None, [seal_key, vault_key, copy]))
-
-
-async def join(views: Views, command: Join, begin: Callable[[View], Awaitable[None]]) -> Joined:
-    """`begin` is for each workspace of a store that was copied from a folder, with its first server.
-
-    Raises StoreRefused for a server with keys of its own.
-    """
-    tx = views.tx
-    await tx.lock(locks(TERM))
-    known = await tx.store_meta(KEYS)
-    if known is None:
-        await tx.set_store_meta(KEYS, keys_of(command.seal_key, command.vault_keys[0]))
-        return Joined(first=True)
-    seal_key, vault_key, *copy = known.split()
-    wrong = [
-        name
-        for name, fits in (
-            (".muster/key", seal_key == command.seal_key),
-            # By the first one it seals, and the others have to open that.
-            (".muster/vault.key", command.keys_given or vault_key == command.vault_keys[0]),
-        )
-        if not fits
-    ]
-    if wrong:
-        files = " and ".join(wrong)
-        raise StoreRefused(
-            f"{files} of this folder: other servers of this store have another one; nothing was started",
-            f"copy {files} of another server to this folder, and start again",
-        )
-    if vault_key != command.vault_keys[0]:
-        raise StoreRefused(
-            f"{VAULT_KEY}: other servers of this store seal with another key; nothing was started",
-            f"set {VAULT_KEY} as it is set for the others, and start again",
-        )
-    if copy:
-        await tx.set_store_meta(KEYS, keys_of(seal_key, vault_key))
-        for view in await views.all():
-            await view.tx.lock(locks(CREW))
-            await begin(view)
-    return Joined(first=bool(copy))
+    return msgspec.json.encode(replace(place, until_ms=until_ms)).decode()
 
 
 def differing(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
@@ -140,14 +97,18 @@ class Leader:
         *,
         server: str,
         named: str,
+        place: str = "",
         elapsed_ms: Callable[[], int],
         absences: Callable[[], int],
         settings: Mapping[str, str],
+        keys: Callable[[], tuple[str, ...]] = tuple,
+        hear: Callable[[Led], None] = lambda _: None,
         lease_s: float = LEASE_S,
     ) -> None:
         """`loops` makes those of a term, which was asked for at a time of `clock`.
 
-        `elapsed_ms` counts suspend.  `settings`: as Lead has them.
+        `elapsed_ms` counts suspend.  `place`, `settings` and `keys`: as Lead has them.  `hear` is told each
+        answer.
         """
         self.clock = clock
         self.term = 0
@@ -155,9 +116,16 @@ class Leader:
         self.leader = ""
         """Who leads, as far as is known."""
         self._engine, self._make = engine, loops
-        self._lead = Lead(server=server, named=named, lease_ms=int(lease_s * 1000), settings=dict(settings))
+        self._lead = Lead(
+            server=server,
+            named=named,
+            place=place,
+            lease_ms=int(lease_s * 1000),
+            settings=dict(settings),
+        )
         self._trust_ms = int(max(lease_s - MARGIN_S, lease_s / 2) * 1000)
         self._elapsed_ms, self._absences = elapsed_ms, absences
+        self._keys, self._hear = keys, hear
         self._absences_seen = absences()
         self._trusted_until_ms = 0
         self._running: set[asyncio.Task[None]] = set()
@@ -179,7 +147,7 @@ class Leader:
         """Once `run` has ended: another one leads at once."""
         with contextlib.suppress(MusterError, TimeoutError):
             async with asyncio.timeout(MARGIN_S):
-                await self._engine.execute(msgspec.structs.replace(self._lead, give_up=True))
+                await self._engine.execute(replace(self._lead, give_up=True))
 
     async def _ask(self) -> None:
         # Before the round trip: a slow yes buys no more time.
@@ -188,7 +156,8 @@ class Leader:
         try:
             async with asyncio.timeout(max(0.0, left_s)):
                 unheard = absences != self._absences_seen
-                led = await self._engine.execute(msgspec.structs.replace(self._lead, unheard=unheard))
+                asking = replace(self._lead, unheard=unheard, keys=self._keys())
+                led = await self._engine.execute(asking)
         except (MusterError, TimeoutError) as error:
             self._tell_of(str(error) or "the store does not answer")
             if self.term and self._elapsed_ms() >= self._trusted_until_ms:
@@ -197,6 +166,7 @@ class Leader:
             return
         assert isinstance(led, Led)
         self.away, self.leader, self._absences_seen = "", led.leader, absences
+        self._hear(led)
         if led.term != self.term:
             await self._stop()
             self.leader = led.leader

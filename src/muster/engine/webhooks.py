@@ -30,14 +30,14 @@ class Webhooks:
 
     def handlers(self) -> dict[type[c.Command], Callable[[View, Any], Awaitable[Answer]]]:
         return {
-            c.AddWebhook: self.add,
             c.RemoveWebhook: self.remove,
             c.TestWebhook: self.test,
             c.ResendMessages: self.resend,
             c.NoteDelivery: self.note_delivery,
         }
 
-    async def add(self, view: View, command: c.AddWebhook) -> WebhookAdded:
+    async def add(self, view: View, command: c.AddWebhook, sealed: str) -> WebhookAdded:
+        """`sealed`: the secret that signs its messages."""
         (number,) = await view.tx.take_ids(1, view.now.wall_ms)
         webhook = Webhook(
             id=number,
@@ -47,7 +47,7 @@ class Webhooks:
             created_by=command.actor,
             created_at_ms=view.now.wall_ms,
         )
-        await view.tx.add_webhook(webhook, command.sealed)
+        await view.tx.add_webhook(webhook, sealed)
         view.known.webhooks[webhook.id] = webhook
         await self._note(view, webhook, "webhook_added", f"webhook {webhook.id} made by {command.actor}")
         return WebhookAdded(id=webhook.id)

@@ -53,12 +53,26 @@ class KeyVault:
         self._changing = threading.Lock()
         """Both the thread that commits and the one that answers may be the first to seal something."""
 
-    def seal(self, text: str, purpose: str) -> str:
+    def seal(self, text: str, purpose: str, by: str = "") -> str:
         from nacl.bindings import crypto_aead_xchacha20poly1305_ietf_encrypt as encrypt
 
-        key, nonce = self._keys(make=True)[0], secrets.token_bytes(_NONCE_BYTES)
+        key, nonce = self._sealing(by), secrets.token_bytes(_NONCE_BYTES)
         sealed = nonce + encrypt(text.encode(), purpose.encode(), nonce, key)
-        return f"{_name(key)}.{base64.b64encode(sealed).decode()}"
+        return f"{name_of(key)}.{base64.b64encode(sealed).decode()}"
+
+    def _sealing(self, by: str) -> bytes:
+        keys = self._keys(make=True)
+        found = next((key for key in keys if not by or name_of(key) == by), None)
+        if found is None:
+            raise StoreRefused(
+                f"{self._where()} does not have the key ({by}) that servers of this store seal by; nothing was "
+                "changed",
+                "copy it from another one of them",
+            )
+        return found
+
+    def _where(self) -> str:
+        return VAULT_KEY if self._given else str(self._key_file)
 
     def unseal(self, sealed: str, purpose: str) -> str:
         """Raises StoreRefused where the key is another one, or the text was changed."""
@@ -67,14 +81,14 @@ class KeyVault:
 
         name, _, data = sealed.partition(".")
         for key in self._keys():
-            if _name(key) == name:
+            if name_of(key) == name:
                 try:
                     box = base64.b64decode(data, validate=True)
                     return decrypt(box[_NONCE_BYTES:], purpose.encode(), box[:_NONCE_BYTES], key).decode()
                 except (CryptoError, binascii.Error, ValueError):
                     raise StoreRefused("what was sealed is damaged, or was changed", "set it anew") from None
         raise StoreRefused(
-            f"{VAULT_KEY if self._given else self._key_file} does not have the key that has sealed this",
+            f"{self._where()} does not have the key that has sealed this",
             "restore it from a backup, or set what was sealed anew",
         )
 
@@ -92,7 +106,7 @@ class KeyVault:
 
     def has_key_of(self, sealed: str) -> bool:
         try:
-            return sealed.partition(".")[0] in map(_name, self._keys())
+            return sealed.partition(".")[0] in map(name_of, self._keys())
         except StoreRefused:
             return False
 
@@ -103,12 +117,12 @@ class KeyVault:
                 return f"{self._key_file} is not there, and {VAULT_KEY} is not set"
         except StoreRefused as error:
             return error.message
-        return f"{VAULT_KEY if self._given else self._key_file} does not have their key"
+        return f"{self._where()} does not have their key"
 
     def name(self) -> str:
         """Of the key that seals; empty where there is none yet.  Raises StoreRefused."""
         keys = self._keys()
-        return _name(keys[0]) if keys else ""
+        return name_of(keys[0]) if keys else ""
 
     def check(self) -> None:
         """As ports.vault.Vault.  A file that is damaged is told when it is needed."""
@@ -125,12 +139,13 @@ class KeyVault:
         ]
 
     def key_names(self) -> tuple[str, ...]:
-        """That which seals first; made where there is none yet."""
-        return tuple(map(_name, self._keys(make=True)))
+        """In their order: the newest first.  One is made where there is none yet."""
+        return tuple(map(name_of, self._own(make=True)))
 
     def take_new_key(self) -> None:
+        """It is the first one from now on; what older ones have sealed can still be opened."""
         with self._changing:
-            keys = self._keys()
+            keys = self._own()
             if not self._given:
                 self._keep([secrets.token_bytes(KEY_BYTES), *keys])
             elif len(keys) == 1:
@@ -141,8 +156,10 @@ class KeyVault:
                 )
 
     def forget_old_keys(self) -> str:
+        """Only what the newest one has sealed can be opened from now on.  What a person has to do for that, or
+        nothing."""
         with self._changing:
-            keys = self._keys()
+            keys = self._own()
             self._keep(keys[:1])
         if len(keys) > 1 and self._given:
             return f"take all keys but the first out of {VAULT_KEY}: they open nothing any more"
@@ -155,7 +172,7 @@ class KeyVault:
         """
         text = "".join(f"{key.hex()}\n" for key in keys)
         if self._given:
-            text = f"{VAULT_KEY} {_name(keys[0])}\n"
+            text = f"{VAULT_KEY} {name_of(keys[0])}\n"
         try:
             replace_plain(self._key_file, text.encode(), lasting=True)
         except OSError as error:
@@ -167,6 +184,11 @@ class KeyVault:
         return keys
 
     def _keys(self, *, make: bool = False) -> Sequence[bytes]:
+        """That which seals first."""
+        return self._own(make=make)
+
+    def _own(self, *, make: bool = False) -> Sequence[bytes]:
+        """As the file or the environment has them."""
         kept = self._kept()
         if wrong := self._wrong(kept):
             raise StoreRefused(*wrong)
@@ -176,7 +198,7 @@ class KeyVault:
 
     def _wrong(self, kept: _Kept) -> tuple[str, str] | None:
         """What is wrong with what is given, beside what the folder has; and the fix."""
-        given = [_name(key) for key in self._given]
+        given = [name_of(key) for key in self._given]
         if kept.elsewhere and not given:
             return (
                 f"{VAULT_KEY} is not set, and has the key ({kept.elsewhere}) of what is sealed in this folder; "
@@ -189,7 +211,7 @@ class KeyVault:
                 "is in this folder; nothing was changed",
                 f"put that one back into {VAULT_KEY}, behind a newer one if there is to be one",
             )
-        lacking = next((name for name in map(_name, kept.keys) if given and name not in given), "")
+        lacking = next((name for name in map(name_of, kept.keys) if given and name not in given), "")
         if lacking:
             return (
                 f"{VAULT_KEY} and {self._key_file} have different keys; nothing was changed, and the file stays "
@@ -220,7 +242,7 @@ class KeyVault:
     def _first(self) -> Sequence[bytes]:
         with self._changing:
             if self._key_file.exists():
-                return self._keys()
+                return self._own()
             return self._keep(self._given or [secrets.token_bytes(KEY_BYTES)])
 
 
@@ -235,5 +257,5 @@ def given_keys() -> Sequence[bytes]:
     return [bytes.fromhex(word) for word in words]
 
 
-def _name(key: bytes) -> str:
+def name_of(key: bytes) -> str:
     return hashlib.blake2b(key, digest_size=_NAME_BYTES, person=b"muster-vault").hexdigest()

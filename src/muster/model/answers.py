@@ -175,6 +175,23 @@ class TookOver(Answer, frozen=True, kw_only=True):
 class Joined(Answer, frozen=True, kw_only=True):
     first: bool
     """No server has had this store before."""
+    vault_key: str
+    """The name of the key that all of them seal by."""
+
+
+class KeyTaken(Answer, frozen=True, kw_only=True):
+    key: str
+    """The name of the key that seals."""
+    lacking: tuple[str, ...]
+    """Servers that are up and do not have the new one: it does not seal so long."""
+
+
+class SealedDropped(Answer, frozen=True, kw_only=True):
+    """What was sealed by a key that is lost."""
+
+    secrets: tuple[str, ...]
+    webhooks: tuple[str, ...]
+    """Their addresses."""
 
 
 class Led(Answer, frozen=True, kw_only=True):
@@ -187,6 +204,10 @@ class Led(Answer, frozen=True, kw_only=True):
     """Those of the leader, where that is another server."""
     took: bool = False
     """It leads from now on, and did not before."""
+    vault_key: str = ""
+    """The name of the key that all servers seal by."""
+    given_up: tuple[str, ...] = ()
+    """Those of keys that nothing is sealed by any more."""
 
 
 class AuditReport(Answer, frozen=True, kw_only=True):

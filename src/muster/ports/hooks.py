@@ -48,6 +48,3 @@ class HookReads(Protocol):
 
     async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
         """The newest first."""
-
-    async def webhook_secret(self, webhook_id: int) -> str | None:
-        """Sealed."""

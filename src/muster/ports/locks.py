@@ -15,6 +15,8 @@ GRANTS = "grants"
 while the base of epochs is raised."""
 TERM = "term"
 """The coordinator's, shared by those who write under it.  All others are a workspace's."""
+VAULT = "vault"
+"""The store's own: shared by who seals something, until that is written; no other key takes over meanwhile."""
 EDGES = "edges"
 """Dependencies that are added to what is there already: two that close a cycle never see each other."""
 PLANS = "plans"
@@ -62,4 +64,7 @@ def locks(*names: str) -> Locks:
     return Locks(names=frozenset(names))
 
 
+STORE_WIDE = frozenset({VAULT})
+"""Names of no workspace, which one's part of a transaction may take as well."""
 TERM_SHARED = Locks(shared=frozenset({TERM}))
+VAULT_SHARED = Locks(shared=frozenset({VAULT}))

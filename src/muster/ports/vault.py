@@ -14,8 +14,12 @@ class Vault(Protocol):
     def sealing(self) -> AbstractAsyncContextManager[None]:
         """Held by whoever seals something until that is written: no key is given up in between."""
 
-    def seal(self, text: str, purpose: str) -> str:
-        """As the store may keep it.  It is opened for the same purpose only."""
+    def seal(self, text: str, purpose: str, by: str = "") -> str:
+        """As the store may keep it.  It is opened for the same purpose only.
+
+        `by`: the name of the key that seals, where that is not the first one.  Raises StoreRefused where it is
+        not there.
+        """
 
     def unseal(self, sealed: str, purpose: str) -> str:
         """Raises StoreRefused where the key is another one, or the text was changed."""
@@ -26,13 +30,6 @@ class Vault(Protocol):
 
     def check(self) -> None:
         """Raises BadConfig where it was not given a key that it had before."""
-
-    def take_new_key(self) -> None:
-        """It seals from now on; what older ones have sealed can still be opened."""
-
-    def forget_old_keys(self) -> str:
-        """Only what the newest one has sealed can be opened from now on.  What a person has to do for that, or
-        nothing."""
 
 
 class SealedInput(NamedTuple):
@@ -46,6 +43,9 @@ class SecretReads(Protocol):
 
     async def sealed_secrets(self) -> dict[str, str]:
         """All of them by name."""
+
+    async def webhook_secret(self, webhook_id: int) -> str | None:
+        """What signs its messages, sealed."""
 
     async def sealed_input(self, task_id: int) -> str:
         """The secrets of a task's input context; empty: there are none."""
@@ -62,11 +62,11 @@ class SecretTx(SecretReads, Protocol):
 
     async def drop_secret(self, name: str) -> None: ...
 
-    async def reseal_secret(self, name: str, sealed: str) -> None:
-        """Nothing where it is not there."""
+    async def reseal_secret(self, name: str, sealed: str, before: str = "") -> None:
+        """Nothing where it is not there, or is not `before` any more (empty: whatever it is)."""
 
-    async def reseal_input(self, task_id: int, sealed: str) -> None:
-        """Nothing where it is not there."""
+    async def reseal_input(self, task_id: int, sealed: str, before: str = "") -> None:
+        """As `reseal_secret`."""
 
-    async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
+    async def reseal_webhook(self, webhook_id: int, sealed: str, before: str = "") -> None:
         """The same of the secret that signs its messages."""

@@ -104,6 +104,9 @@ class StoredQueries(ABC):
     async def sealed_secrets(self) -> dict[str, str]:
         return dict(await self._all("sealed_secrets"))
 
+    async def webhook_secret(self, webhook_id: int) -> str | None:
+        return await self._one(itemgetter(0), "webhook_secret", webhook_id)
+
     async def sealed_input(self, task_id: int) -> str:
         return await self._one(itemgetter(0), "sealed_input", task_id) or ""
 

@@ -265,9 +265,6 @@ class StoredReads(StoredQueries):
     async def beats(self, agent: str, limit: int) -> list[AgentBeat]:
         return [beat_of(row) for row in await self._all("beats", agent, limit)]
 
-    async def webhook_secret(self, webhook_id: int) -> str | None:
-        return await self._one(itemgetter(0), "webhook_secret", webhook_id)
-
     async def workspace_of(self, task_id: int) -> int | None:
         return await self._one(itemgetter(0), "workspace_of_task", task_id)
 

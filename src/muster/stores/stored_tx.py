@@ -101,14 +101,14 @@ class StoredTx(StoredQueries):
     async def drop_secret(self, name: str) -> None:
         await self._all("drop_secret", name)
 
-    async def reseal_secret(self, name: str, sealed: str) -> None:
-        await self._all("reseal_secret", name, sealed)
+    async def reseal_secret(self, name: str, sealed: str, before: str = "") -> None:
+        await self._all("reseal_secret", name, sealed, before)
 
-    async def reseal_webhook(self, webhook_id: int, sealed: str) -> None:
-        await self._all("reseal_webhook", webhook_id, sealed)
+    async def reseal_webhook(self, webhook_id: int, sealed: str, before: str = "") -> None:
+        await self._all("reseal_webhook", webhook_id, sealed, before)
 
-    async def reseal_input(self, task_id: int, sealed: str) -> None:
-        await self._all("reseal_input", task_id, sealed)
+    async def reseal_input(self, task_id: int, sealed: str, before: str = "") -> None:
+        await self._all("reseal_input", task_id, sealed, before)
 
     async def add_messages(self, told: Collection[NewMessage]) -> None:
         await self._many("add_message", self._own(map(message_row, told)))

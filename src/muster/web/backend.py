@@ -94,6 +94,14 @@ class OwnerActions(Protocol):
     def unwritable(self) -> MusterError | None:
         """Why nothing can be written now: that, or a full disk, until there is space."""
 
+    async def change_key(self) -> None:
+        """A new key seals from now on; what older ones have sealed can still be opened.  Raises Conflict where
+        it is for others to give it."""
+
+    async def give_up_keys(self) -> str:
+        """Only what the newest one has sealed can be opened from now on.  What a person has to do for that, or
+        nothing."""
+
     async def judge_hook(self, url: str) -> str:
         """Why nothing is sent to this address now, though that may change; empty where it is.
 

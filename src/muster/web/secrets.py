@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
 
@@ -63,47 +63,48 @@ async def remove_secret(web: Backend, name: str, body: ActorBody) -> Answer:
     return await web.engine.execute(c.RemoveSecret(name=name, actor=body.actor))
 
 
-class _Opened(Struct):
-    """What is sealed of one workspace, in clear."""
+class _Sealed(NamedTuple):
+    """What is sealed of one workspace, and can be opened."""
 
     web: Backend
-    secrets: dict[str, str]
-    webhooks: dict[int, str]
+    secrets: int
+    webhooks: int
 
 
 @routes.post("/api/v1/vault/rotate")
 async def rotate(web: Backend, body: ActorBody) -> Rotated:
     """A new key, and all that is sealed is sealed anew by it, in every workspace.
 
-    Where the keys stand in the server's environment, that is the first of them.  Whenever this is cut off, all
-    of it can be opened.
+    Where the keys stand in the server's environment, that is the first of them.  Servers that share a store all
+    need it before: while one that is up does not have it, this is a 409 that names it.  Whenever this is cut off,
+    all of it can be opened.
     """
     vault = web.owner.vault
     vault.check()
     async with vault.sealing:
-        opened = [await _open(web.of(one.id)) for one in await web.reads.workspaces()]
-        vault.take_new_key()
-        inputs = [await _seal_anew(each, body.actor) for each in opened]
-        left_to_do = vault.forget_old_keys()
+        found = [await _open(web.of(one.id)) for one in await web.reads.workspaces()]
+        await web.owner.change_key()
+        inputs = [await _seal_anew(each, body.actor) for each in found]
+        left_to_do = await web.owner.give_up_keys()
     return Rotated(
-        secrets=sum(len(one.secrets) for one in opened),
-        webhooks=sum(len(one.webhooks) for one in opened),
+        secrets=sum(one.secrets for one in found),
+        webhooks=sum(one.webhooks for one in found),
         tasks=sum(one.tasks for one in inputs),
         lost=sum(one.lost for one in inputs),
         left_to_do=left_to_do,
     )
 
 
-async def _open(web: Backend) -> _Opened:
+async def _open(web: Backend) -> _Sealed:
     """Raises StoreRefused before anything has changed, where a key is lost."""
-    opened = _Opened(web, {}, {})
-    for name, sealed in (await web.reads.sealed_secrets()).items():
+    secrets, webhooks = await web.reads.sealed_secrets(), await web.reads.webhooks()
+    for name, sealed in secrets.items():
         purpose = secret_purpose(web.workspace_id, name)
-        opened.secrets[name] = _unseal(web, sealed, purpose, f"secret {name}", f"muster secrets set {name}")
-    for webhook in await web.reads.webhooks():
+        _unseal(web, sealed, purpose, f"secret {name}", f"muster secrets set {name}")
+    for webhook in webhooks:
         what, sealed = f"webhook {webhook.id}", await web.reads.webhook_secret(webhook.id) or ""
         fix = f"muster webhook remove {webhook.id}; muster webhook add {webhook.url}"
-        opened.webhooks[webhook.id] = _unseal(web, sealed, sealed_for(web.workspace_id), what, fix)
+        _unseal(web, sealed, sealed_for(web.workspace_id), what, fix)
     after = 0
     while rows := await web.reads.sealed_inputs(after, _PAGE_TASKS):
         for row in rows:
@@ -112,27 +113,24 @@ async def _open(web: Backend) -> _Opened:
                 purpose, fix = input_purpose(web.workspace_id, row.task_id), how_to_open(row.task_id)
                 _unseal(web, row.sealed, purpose, what, fix)
         after = rows[-1].task_id
-    return opened
+    return _Sealed(web, len(secrets), len(webhooks))
 
 
-def _unseal(web: Backend, sealed: str, purpose: str, what: str, fix: str) -> str:
+def _unseal(web: Backend, sealed: str, purpose: str, what: str, fix: str) -> None:
     try:
-        return web.owner.vault.unseal(sealed, purpose)
+        web.owner.vault.unseal(sealed, purpose)
     except StoreRefused as error:
         raise StoreRefused(f"{what}: {error.message}; nothing was changed", fix) from None
 
 
-async def _seal_anew(opened: _Opened, actor: str) -> Resealed:
-    seal, of = opened.web.owner.vault.seal, opened.web.workspace_id
-    secrets = {name: seal(value, secret_purpose(of, name)) for name, value in opened.secrets.items()}
-    webhooks = {number: seal(value, sealed_for(of)) for number, value in opened.webhooks.items()}
-    if secrets or webhooks:
-        await opened.web.engine.execute(c.Reseal(secrets=secrets, webhooks=webhooks, actor=actor))
+async def _seal_anew(found: _Sealed, actor: str) -> Resealed:
+    """By the engine itself, between what seals others: whatever came before this has been written."""
+    engine = found.web.engine
+    await engine.execute(c.Reseal(actor=actor))
     tasks = lost = 0
     after: int | None = 0
-    # By the engine itself, between what seals others: whatever came before this has been written.
     while after is not None:
-        page = await opened.web.engine.execute(c.ResealInputs(after=after, actor=actor))
+        page = await engine.execute(c.ResealInputs(after=after, actor=actor))
         assert isinstance(page, Resealed)
         tasks, lost, after = tasks + page.tasks, lost + page.lost, page.after
     return Resealed(tasks=tasks, lost=lost, after=None)

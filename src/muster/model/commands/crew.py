@@ -173,6 +173,10 @@ class Lead(Command, frozen=True, kw_only=True):
     """The store was away for it: nobody could renew a lease meanwhile."""
     give_up: bool = False
     """It ends, and another one may lead at once."""
+    keys: tuple[str, ...] = ()
+    """The names of its keys that open secrets."""
+    place: str = ""
+    """Its host and folder, where one server runs at a time: it stands in the place of the one before it."""
 
 
 class Join(Command, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from muster.model.commands.base import AttemptCommand, Command
-from muster.model.scalars import Count, Id, Name
+from muster.model.scalars import Count, Name
 
 SecretName = Annotated[str, Meta(pattern="^(?!MUSTER_)[A-Za-z_][A-Za-z0-9_]{0,99}$")]
 """Muster sets the variables with its own name itself."""
@@ -35,17 +35,38 @@ class AskSecrets(AttemptCommand, frozen=True, kw_only=True):
 
 
 class Reseal(Command, frozen=True, kw_only=True):
-    """The same values, sealed by a new key."""
+    """The same values, sealed by the key that seals now: of secrets, and of what signs webhooks' messages."""
 
-    secrets: dict[SecretName, str]
-    webhooks: dict[Id, str]
-    """What signs the messages of each."""
     actor: Name
 
 
 class ResealInputs(Command, frozen=True, kw_only=True):
-    """The secrets of input contexts, by the newest key: of so many tasks after this one."""
+    """The secrets of input contexts, by the key that seals now: of so many tasks after this one."""
 
     after: Count
     actor: Name
     limit: int = 500
+
+
+class TakeKey(Command, frozen=True, kw_only=True):
+    """A server of a store that others share has this key first, which is to seal from now on."""
+
+    server: str
+    """As Lead has it."""
+    keys: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """The names of its keys."""
+
+
+class GiveUpKeys(Command, frozen=True, kw_only=True):
+    """Nothing is sealed by keys of these names any more."""
+
+    keys: tuple[str, ...]
+
+
+class ResetKey(Command, frozen=True, kw_only=True):
+    """The key of a store that servers share is lost: what it has sealed goes, and another one seals."""
+
+    seal_key: str
+    """As Join has it."""
+    keys: Annotated[tuple[str, ...], Meta(min_length=1)]
+    actor: Name

@@ -13,7 +13,7 @@ from muster.model.errors import Contended
 from muster.model.numbers import first_id
 from muster.model.rows import LaneKey
 from muster.model.task import Attempt, Task
-from muster.ports.locks import GRANTS, Locks
+from muster.ports.locks import GRANTS, STORE_WIDE, Locks
 from muster.stores.postgres.changes import HeldRows, HeldTable
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.statements import for_one, load
@@ -117,13 +117,14 @@ class Session:
         names = {(name, False) for name in wanted.names} | {
             (name, True) for name in wanted.shared - wanted.names
         }
-        new = sorted(one for one in names if (workspace_id, one[0]) not in self._held)
+        new = sorted(one for one in names if (_whose(workspace_id, one[0]), one[0]) not in self._held)
         for name, shared in new:
             statement = "lock_shared" if shared else "lock"
-            _, at_ms = await self.first(statement, *lock_key(workspace_id, name))
+            whose = _whose(workspace_id, name)
+            _, at_ms = await self.first(statement, *lock_key(whose, name))
             self.held_since(at_ms)
             if not shared:
-                self._held.add((workspace_id, name))
+                self._held.add((whose, name))
         if new:
             self.metas.clear()
         return bool(new)
@@ -170,6 +171,10 @@ class Session:
         if not wanted.ending:
             return set()
         return {row[0] for row in await self.all("waiting_children", list(wanted.ending))}
+
+
+def _whose(workspace_id: int, name: str) -> int:
+    return STORES_OWN if name in STORE_WIDE else workspace_id
 
 
 def lock_key(workspace_id: int, name: str) -> tuple[int, int]:

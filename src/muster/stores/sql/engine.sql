@@ -226,6 +226,9 @@ SELECT $secret_columns FROM secrets WHERE @mine ORDER BY name
 -- name: sealed_secrets
 SELECT name, sealed FROM secrets WHERE @mine
 
+-- name: webhook_secret
+SELECT sealed FROM webhooks WHERE id = ?1 AND @mine
+
 -- name: sealed_input
 SELECT input_sealed FROM tasks WHERE id = ?1 AND @mine
 
@@ -237,7 +240,7 @@ SELECT t.id FROM attempts a JOIN tasks t ON t.id = a.task_id
  WHERE @mine(a) AND a.ended_at_ms IS NULL AND a.agent = ?1 AND t.input_sealed <> ''
 
 -- name: reseal_input
-UPDATE tasks SET input_sealed = ?2 WHERE id = ?1 AND @mine
+UPDATE tasks SET input_sealed = ?2 WHERE id = ?1 AND (?3 = '' OR input_sealed = ?3) AND @mine
 
 -- name: put_secret
 INSERT INTO secrets ($secret_columns, sealed, workspace_id) VALUES ($secret_slots, ?, ?)
@@ -247,10 +250,10 @@ INSERT INTO secrets ($secret_columns, sealed, workspace_id) VALUES ($secret_slot
 DELETE FROM secrets WHERE name = ?1 AND @mine
 
 -- name: reseal_secret
-UPDATE secrets SET sealed = ?2 WHERE name = ?1 AND @mine
+UPDATE secrets SET sealed = ?2 WHERE name = ?1 AND (?3 = '' OR sealed = ?3) AND @mine
 
 -- name: reseal_webhook
-UPDATE webhooks SET sealed = ?2 WHERE id = ?1 AND @mine
+UPDATE webhooks SET sealed = ?2 WHERE id = ?1 AND (?3 = '' OR sealed = ?3) AND @mine
 
 -- name: update_result
 UPDATE tasks SET result = coalesce(?2, result), summary = ?3 WHERE id = ?1

@@ -206,6 +206,3 @@ SELECT task_id FROM (SELECT t.id AS task_id, a.agent FROM tasks t JOIN attempts 
 
 -- name: beats
 SELECT $agentbeat_columns FROM agent_heartbeats WHERE agent = ?1 AND @mine ORDER BY id DESC LIMIT ?2
-
--- name: webhook_secret
-SELECT sealed FROM webhooks WHERE id = ?1 AND @mine
