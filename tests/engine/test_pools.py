@@ -9,10 +9,12 @@ from engine_rig import LEASE_S, W1, W2, Rig, complete, fail
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
+from muster.engine.pools import POOLS as POOLS_ROW
 from muster.engine.services.scheduler import Scheduler
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import NotFound, StaleEpoch
+from muster.model.pools import pools_of
 from muster.model.states import CrewStatus, ErrorKind
 from muster.model.views import TaskFilter
 from muster.ports.runtime import READY
@@ -312,4 +314,19 @@ def test_a_pool_that_had_opened_is_not_closed_again_by_a_clock_that_is_set_back(
     rig.do(fail(first(rig, "opus"), K.QUOTA, retry_after_s=60))
     rig.clock.advance(61 - 7200)
     rig.do(c.SetClock(term=rig.new_boot().term, boot_id="boot-b", offset_ms=0, jumped_ms=-7_200_000))
+    assert "haiku-1" in taken(rig)
+
+
+def test_however_often_the_clock_is_set_no_pool_waits_longer_than_it_was_told_to(rig: Rig) -> None:
+    """Back once it is over, forth, and far back between two boots, which nobody sees."""
+    rig.do(fail(first(rig, "opus"), K.QUOTA, retry_after_s=60))
+    rig.clock.advance(61)
+    term, day_s = rig.new_boot().term, 86_400
+    for by_s, seen in ((-2 * day_s, True), (day_s, True), (-3 * day_s, False), (-7200, True)):
+        rig.clock.advance(by_s)
+        jumped_ms = by_s * 1000 if seen else 0
+        rig.do(c.SetClock(term=term, boot_id="boot-b", offset_ms=0, jumped_ms=jumped_ms))
+        pool = pools_of(drive(rig.reads.meta(POOLS_ROW)))["anthropic"]
+        assert pool.until_ms is not None and pool.until_ms <= rig.clock.now().wall_ms + 60_000
+    rig.clock.advance(61)
     assert "haiku-1" in taken(rig)

@@ -34,6 +34,8 @@ from muster.model.task import Task
 ROOT = Path(__file__).parents[2]
 SEEDS = 20
 REPLAYED = 1046
+JUMPY = 51
+"""A harsh one in which the clock is set six times, forth and back, around a restart of the machine."""
 
 MUST_HAPPEN = {
     *(f"fault: {fault}" for fault in FAULTS),
@@ -72,7 +74,7 @@ def test_promises_hold_in_some_seeds_and_a_random_one() -> None:
         assert report.broken is None, tell(report)
         assert report.commits > 20 and report.tasks > 0
         seen.update(report.seen)
-    for seed in range(3):
+    for seed in (*range(3), JUMPY):
         report = simulate(seed, chosen=harsh(seed))
         assert report.broken is None, tell(report)
         seen.update(report.seen)

@@ -66,7 +66,9 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     if not taken:
         # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.
         empty = now_ms - place.until_ms > 2 * ASK_S * 1000
-        term = await workers.new_leader(views, command.named, unheard=command.unheard or empty)
+        until_ms = place.until_ms - command.lease_ms if place.server else None
+        unheard = command.unheard or empty
+        term = await workers.new_leader(views, command.named, unheard=unheard, heard_until_ms=until_ms)
     mine = _Place(command.server, command.named, term, settings=command.settings)
     await tx.set_store_meta(_LEADER, _text(mine, now_ms + command.lease_ms))
     return replace(led, term=term, leader=command.named, took=not taken)

@@ -137,12 +137,14 @@ async def _open(view: View, known: Pools, name: str, said: str, actor: str = COO
 async def shift_pools(view: View, by_ms: int) -> None:
     """The wall clock was set by so much: what is closed for a while stays so for as long as it was to.
 
-    Where nobody has seen by how much, as between two boots, none was closed later than now.
+    Where nobody has seen by how much, as between two boots, none was closed later than now.  Beginning and end
+    move together: no pool ever waits for longer than it was told to.
     """
     now_ms, known = view.now.wall_ms, dict(await pools_to_set(view))
     for name, pool in known.items():
-        shifted = pool.shifted(by_ms) if pool.closed(now_ms - by_ms) else replace(pool, until_ms=now_ms)
-        known[name] = shifted.shifted(min(0, now_ms - shifted.since_ms))
+        shifted = pool.shifted(by_ms)
+        shifted = shifted.shifted(min(0, now_ms - shifted.since_ms))
+        known[name] = replace(shifted, told=shifted.told and not shifted.closed(now_ms))
     if known:
         await _put(view, known)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from itertools import chain, repeat
 
 import msgspec
@@ -13,6 +14,7 @@ from muster.engine.incarnation import PROJECT
 from muster.engine.locking import held_worker, held_workers
 from muster.engine.notes import note
 from muster.engine.policy import Policy
+from muster.engine.silence import Silence
 from muster.engine.view import View
 from muster.engine.views import Views
 from muster.model import commands as c
@@ -26,6 +28,8 @@ from muster.model.states import AttemptStatus, CrewStatus, StopAction, WorkerSta
 from muster.model.task import BY_HAND, Attempt
 from muster.model.webhooks import HookKind, of_leader, of_worker
 from muster.model.wording import counted
+
+log = logging.getLogger(__name__)
 
 CREW = "crew"
 """Its row of `meta`, and the subject of its events."""
@@ -343,12 +347,14 @@ class Workers:
         renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in await views.all()]
         return TookOver(term=term, adopted=sum(renewed))
 
-    async def new_leader(self, views: Views, server: str, *, unheard: bool) -> int:
+    async def new_leader(
+        self, views: Views, server: str, *, unheard: bool, heard_until_ms: int | None
+    ) -> int:
         """The next term, for one of several servers.  `unheard`: nobody could renew a lease lately."""
         term = await self._take_term(views, f" at {server}")
         if unheard:
             for view in await views.all():
-                await self._renew_all(view, by_hand=True)
+                await self._renew_all(view, by_hand=True, heard_until_ms=heard_until_ms)
         return term
 
     @staticmethod
@@ -365,24 +371,34 @@ class Workers:
     async def fresh_leases(self, views: Views, command: c.FreshLeases) -> Done:
         await check_term(views.tx, command.term)
         for view in await views.all():
-            await self._renew_all(view, by_hand=True)
+            await self._renew_all(view, by_hand=True, heard_until_ms=command.heard_until_ms)
         return Done()
 
-    async def _renew_all(self, view: View, *, by_hand: bool) -> int:
-        renewed = 0
-        for worker in await held_workers(view.tx):
+    async def _renew_all(self, view: View, *, by_hand: bool, heard_until_ms: int | None = None) -> int:
+        renewed, workers = 0, await held_workers(view.tx)
+        silence = await Silence.of(view, heard_until_ms)
+        now_ms = view.now.mono_ms
+        given_up = silence.given_up(workers, now_ms, self._longest_lease_ms)
+        for worker in workers:
+            if worker.id in given_up:
+                log.warning("%s was not heard while others were: it gets no other fresh lease", worker.id)
+                continue
             # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
             elsewhere = self._policy.elsewhere(worker.hostname)
             held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == view.now.boot_id]
             if worker.boot_id != view.now.boot_id and not (held or elsewhere):
                 continue
-            await view.tx.put_worker(
-                replace(worker, heard_mono_ms=view.now.mono_ms, boot_id=view.now.boot_id)
-            )
+            await view.tx.put_worker(replace(worker, heard_mono_ms=now_ms, boot_id=view.now.boot_id))
+            silence.give(worker.id, now_ms)
             renewed += self._renew_held(view, held)
+        await silence.keep(view)
         # Who holds a task by hand is no worker, and could not be heard either.
         claimed = await view.held_by_hand() if by_hand else []
         return renewed + self._renew_held(view, [a for a in claimed if a.boot_id == view.now.boot_id])
+
+    def _longest_lease_ms(self, worker: WorkerRow) -> int:
+        leases = (self._policy.lease_ms(agent, worker.hostname) for agent in ("", *worker.agents))
+        return max(worker.lease_ms, *leases)
 
     def _renew_held(self, view: View, attempts: list[Attempt]) -> int:
         for attempt in attempts:

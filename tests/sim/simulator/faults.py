@@ -149,6 +149,11 @@ class Nemesis:
         await asyncio.sleep(self._for(seconds))
         store.full = False
 
+    def _store_flap(self) -> None:
+        owner = self._stage.network.owner
+        if owner is not None and owner.process.alive:
+            self._stage.world.spawn(self._fill(owner.struck, self._dice.uniform(0.2, 0.8)))
+
     def _drain(self) -> None:
         """A person stops one worker."""
         workers = self._workers()

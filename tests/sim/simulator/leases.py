@@ -32,6 +32,12 @@ class Hearing:
     lease_ms: int
 
 
+LOOK_APART_MS = 1_000
+"""Between two looks at an owner that was well all the time."""
+UNHEARD_LEASES = 3
+"""So many lease times of an owner that is well, in pieces, may somebody hold a task without a word of its own."""
+
+
 class Leases:
     def __init__(self, world: World, reference: Reference) -> None:
         self._world = world
@@ -41,6 +47,9 @@ class Leases:
         self._lease_ms = int(world.scenario.policy.lease_s * 1000)
         self._by_hand_ms = int(world.scenario.policy.claim_lease_s * 1000)
         self._heard: dict[Key, Hearing] = {}
+        self._well_ms: dict[Key, int] = {}
+        """How long the owner was well since the last word of each, whatever leases others gave it."""
+        self._looked_ms = 0
         self._brake = BrakeWatch(self._lease_ms)
         self.refused_ms: tuple[int, int] = (0, 0)
         """From when to when the store has refused writes last."""
@@ -60,7 +69,9 @@ class Leases:
         self.owner, self.led_since_ms, self._boot_id = owner, now.mono_ms, now.boot_id
         self._brake = BrakeWatch(self._lease_ms)
 
-    def heard(self, key: Key, now: Now, lease_ms: int | None = None) -> None:
+    def heard(self, key: Key, now: Now, lease_ms: int | None = None, *, by_itself: bool = True) -> None:
+        if by_itself:
+            self._well_ms.pop(key, None)
         known = self._heard.get(key)
         before_ms = known.lease_ms if known else self._lease_ms
         self._heard[key] = Hearing(now.mono_ms, now.boot_id, lease_ms or before_ms)
@@ -91,7 +102,8 @@ class Leases:
         elif isinstance(command, c.NewBoot | c.FreshLeases):
             for task in self._open():
                 if self._heard[task.id, task.epoch].boot_id == now.boot_id or self.elsewhere(task.holder):
-                    self.heard((task.id, task.epoch), now, self._by_hand_ms if task.by_hand else None)
+                    lease_ms = self._by_hand_ms if task.by_hand else None
+                    self.heard((task.id, task.epoch), now, lease_ms, by_itself=False)
         elif isinstance(answer, HeartbeatAnswer):
             assert isinstance(command, c.Heartbeat)
             for order in answer.attempts:
@@ -186,11 +198,29 @@ class Leases:
                 says = f"task {task.id} still waits for the end of attempt {task.lingering}"
                 raise Broken("L1", says, task.id)
 
+    def _check_unheard(self, now: Now, well_since_ms: int) -> None:
+        """L1 where the owner is well in pieces only: it could hear who lives, and hears the others."""
+        passed_ms, self._looked_ms = now.mono_ms - self._looked_ms, now.mono_ms
+        if not 0 < passed_ms < LOOK_APART_MS or now.mono_ms - well_since_ms < passed_ms:
+            return
+        held = [task for task in self._open() if not task.by_hand]
+        for task in held:
+            key = (task.id, task.epoch)
+            self._well_ms[key] = self._well_ms.get(key, 0) + passed_ms
+            if self._well_ms[key] <= UNHEARD_LEASES * self._lease_ms + self._freed_ms:
+                continue
+            workers = {one.holder: self._well_ms.get((one.id, one.epoch), 0) for one in held}
+            others = [ms < self._lease_ms for holder, ms in workers.items() if holder != task.holder]
+            if 2 * sum(others) > len(others) and task.stop_by_mono_ms is None:
+                says = f"task {task.id} is held, and its holder was not heard for {self._well_ms[key]} ms"
+                raise Broken("L1", f"{says} in which others were", task.id)
+
     def check_bounds(self, now: Now) -> None:
         """L1, upper half: nobody who is silent or dead holds a task for longer.  Call while the owner is well."""
         well_since_ms = max(
             self.led_since_ms, self.owner.stood_ms[1] if self.owner else 0, self.refused_ms[1]
         )
+        self._check_unheard(now, well_since_ms)
         self._check_lingering(now, well_since_ms)
         self._look_at_silence(now)
         for task in self._open():

@@ -19,6 +19,7 @@ from muster.engine.policy import Policy
 from muster.engine.services import reaper as reaper_module
 from muster.engine.services.reaper import Brake, Reaper
 from muster.engine.services.scheduler import Scheduler
+from muster.engine.silence import Silence
 from muster.engine.view import View
 from muster.engine.workers import Workers
 from muster.model import commands as c
@@ -366,6 +367,11 @@ def no_brake(planting: Planting) -> None:
 @plant("what a full store did not take counts as silence", first=32)
 def refusals_are_silence(planting: Planting) -> None:
     planting.put(Batcher, "absences", lambda _self: 0)
+
+
+@plant("each absence of the store gives a dead worker one more fresh lease", first=2010)
+def fresh_leases_for_ever(planting: Planting) -> None:
+    planting.put(Silence, "given_up", lambda _self, _workers, _now_ms, _lease_ms: frozenset())
 
 
 @plant("who works by hand gets no fresh lease when nobody could be heard", first=46)

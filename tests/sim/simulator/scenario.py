@@ -82,6 +82,24 @@ def crowded(scenario: Scenario) -> Scenario:
     )
 
 
+FLAPPING = 2000
+"""From this seed on, harsh scenarios have a store that is full again and again, for a moment each time."""
+
+
+def flapping(scenario: Scenario) -> Scenario:
+    return replace(
+        scenario,
+        workers=6,
+        faults=("store_flap", "worker_crash"),
+        loss=0.0,
+        slow=0.0,
+        asking=0.0,
+        fault_every_s=2.0,
+        busy_s=60.0,
+        disk_s=0.004,
+    )
+
+
 def harsh(seed: int) -> Scenario:
     """Every kind of fault at once, much of it: for planted bugs, which are to be found soon."""
     plain = scenario(seed)
@@ -110,6 +128,8 @@ def harsh(seed: int) -> Scenario:
         asking=0.1,
         disk_s=0.004 if seed % 3 == 1 else 0.4,
     )
+    if seed >= FLAPPING:
+        return flapping(made)
     return crowded(made) if seed >= CROWDED else made
 
 

@@ -130,6 +130,8 @@ class Reaper(LeaderService):
         self._first_ms: int | None = None
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
+        self._well_ms: int | None = None
+        """When the last one began that did, by the clock of leases."""
 
         self._busy = asyncio.Lock()
         self.buried = 0
@@ -148,12 +150,14 @@ class Reaper(LeaderService):
             # Nobody was silent but us: whoever called meanwhile could not be heard (S15).
             self._unwell = True
             self._absences_seen = absences
-            await self._engine.execute(FreshLeases(term=self._term))
+            await self._engine.execute(FreshLeases(term=self._term, heard_until_ms=self._well_ms))
         self._ticked_ms, self._unwell = here.mono_ms, True
         now = await self._reads.now(here)
         self._first_ms = now.mono_ms if self._first_ms is None else self._first_ms
         await self._tick(now)
         self._unwell, self.looked_at_ms = False, now.wall_ms
+        if self._absences() == self._absences_seen:
+            self._well_ms = now.mono_ms
 
     async def _tick(self, now: Now) -> None:
         workers = {worker.id: worker for worker in await self._reads.living_workers()}

@@ -194,6 +194,8 @@ class FreshLeases(Command, frozen=True, kw_only=True):
     """The coordinator stood still: all leases of this boot begin anew."""
 
     term: int
+    heard_until_ms: int | None = None
+    """Until then whoever called was heard, by the clock of leases; None: nobody knows."""
 
 
 class SetClock(Command, frozen=True, kw_only=True):

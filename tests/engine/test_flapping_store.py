@@ -1,0 +1,74 @@
+"""A store that is away again and again: who lives is never given up for it, who is dead is (S15, L1)."""
+
+from __future__ import annotations
+
+import pytest
+from engine_rig import LEASE_S, Rig
+
+from muster.model import commands as c
+from muster.model.answers import ClaimedJob
+
+WELL_S, AWAY_S = 4.0, 1.0
+DEAD = "worker-00000000"
+FLAPS = int(3 * LEASE_S / WELL_S)
+
+
+def crew(rig: Rig, count: int) -> dict[str, ClaimedJob]:
+    """Each with one task, by worker."""
+    rig.enqueue({f"t{number}": () for number in range(count)})
+    held = {}
+    for number in range(count):
+        worker_id = f"worker-0000000{number}"
+        rig.register(worker_id, hostname="far", pid=10 + number, slots=1)
+        (held[worker_id],) = rig.started(worker_id, 1)
+    return held
+
+
+def flap(rig: Rig, term: int, living: dict[str, ClaimedJob], *, known: bool = True) -> None:
+    """All is well for a while, in which who lives is heard once, and then nothing is heard."""
+    rig.clock.advance(WELL_S / 2)
+    for worker_id, job in living.items():
+        rig.beat(worker_id, job)
+    rig.clock.advance(WELL_S / 2)
+    until_ms = rig.clock.present.mono_ms
+    rig.clock.advance(AWAY_S)
+    rig.do(c.FreshLeases(term=term, heard_until_ms=until_ms if known else None))
+
+
+@pytest.mark.promise("L1")
+def test_a_worker_that_others_were_heard_beside_gets_no_second_fresh_lease(rig: Rig) -> None:
+    held, term = crew(rig, 3), rig.new_boot().term
+    living = {worker_id: job for worker_id, job in held.items() if worker_id != DEAD}
+    for _ in range(FLAPS):
+        flap(rig, term, living)
+    now_ms = rig.clock.present.mono_ms
+    assert rig.attempt(held[DEAD]).lease_until_ms < now_ms
+    for job in living.values():
+        assert rig.attempt(job).lease_until_ms == now_ms + int(LEASE_S * 1000)
+    rig.beat(DEAD, held[DEAD])
+    flap(rig, term, living)
+    fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert rig.attempt(held[DEAD]).lease_until_ms == fresh_ms, "it was heard, so all begins anew"
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize(("heard", "known"), [(0, True), (1, True), (2, False)])
+def test_where_most_were_silent_or_nobody_knows_all_get_one(rig: Rig, heard: int, known: bool) -> None:
+    held, term = crew(rig, 4), rig.new_boot().term
+    living = dict(list(held.items())[-heard:] if heard else [])
+    for _ in range(FLAPS):
+        flap(rig, term, living, known=known)
+    fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert {rig.attempt(job).lease_until_ms for job in held.values()} == {fresh_ms}
+
+
+@pytest.mark.promise("S15")
+def test_one_that_had_no_whole_lease_to_be_heard_in_gets_another(rig: Rig) -> None:
+    held, term = crew(rig, 3), rig.new_boot().term
+    living = {worker_id: job for worker_id, job in held.items() if worker_id != DEAD}
+    for _ in range(int(LEASE_S / WELL_S)):
+        flap(rig, term, living)
+    rig.clock.advance(100 * LEASE_S)  # the machine stood still
+    rig.do(c.FreshLeases(term=term, heard_until_ms=rig.clock.present.mono_ms - int(100 * LEASE_S * 1000)))
+    fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert {rig.attempt(job).lease_until_ms for job in held.values()} == {fresh_ms}
