@@ -7,20 +7,22 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXIT = re.compile(r"# exits with (\d+)$")
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    return [body for kind, body in _BLOCK.findall(page.read_text("utf-8")) if kind == language]
+    return [body for kind, _, body in _BLOCK.findall(page.read_text("utf-8")) if kind == language]
 
 
 def commands(page: Path) -> list[tuple[str, int]]:
-    """In their order, each with the exit code that the page names."""
+    """In their order, each with the exit code that the page names.  A block with a title is a file to be made."""
     found = []
-    for body in blocks(page, "console"):
+    for kind, title, body in _BLOCK.findall(page.read_text("utf-8")):
+        if title:
+            found.append((f"cat > {title} <<'END_OF_FILE'\n{body}END_OF_FILE\n", 0))
         for line in body.splitlines():
-            if line.startswith("$ "):
+            if kind == "console" and line.startswith("$ "):
                 expected = _EXIT.search(line)
                 found.append((line[2:], int(expected[1]) if expected else 0))
     return found

@@ -14,7 +14,7 @@ from muster.cli.surface import CliCommand, global_options, surface
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GENERATED = ROOT / "docs" / "reference" / "commands.md"
-_BLOCK = re.compile(r"^```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```[^\n`]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`(muster [^`]+)`")
 _SHOWN = re.compile(r"^(?:\S*[$#] |(?:[A-Z_]+=\S* )+)*(muster .+)$", re.MULTILINE)
 OF_ALL = {"pr"}
