@@ -29,6 +29,7 @@ RESOURCES = (
     *(
         f"pages.{name}"
         for name in (
+            "board",
             "bulk",
             "live",
             "overview",

@@ -206,6 +206,8 @@ class HttpConnection(asyncio.Protocol):
                     self._transport.close()
                     return
                 async for part in parts:
+                    if not self._open:
+                        return  # the caller had gone before there was a first part
                     self._transport.write(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
                     if self._full is not None:
                         await self._full

@@ -28,6 +28,8 @@ DOOR = b"muster-door"
 """Header of what comes by way of `muster ui`."""
 CSRF = "csrf"
 """The field of a form."""
+BACK = "back"
+"""Likewise: the page that it stands on."""
 FIELDS_MAX = 50
 _SECRET = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _AGAIN = "open the page again, and send its form"

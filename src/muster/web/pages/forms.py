@@ -14,8 +14,8 @@ import msgspec
 from muster.model.json_value import Json
 from muster.web.http import Reply, Request
 from muster.web.rights import refuse
+from muster.web.visits import BACK
 
-BACK = "back"
 SEQ = "seq"
 _KEPT = frozenset({b"authorization", b"muster-attempt", b"x-request-id"})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import quote
 
+from msgspec import Meta
 from msgspec.structs import replace
 
 from muster.model.states import HELD
@@ -12,7 +14,7 @@ from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.pages.forms import ask_api, back_to
 from muster.web.routes import Routes
-from muster.web.visits import posted, theme_cookie
+from muster.web.visits import BACK, posted, theme_cookie
 
 routes = Routes(pages=True)
 
@@ -64,6 +66,20 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
         plan=query.plan,
         task_actions=TASK_ACTIONS,
     )
+
+
+class FindQuery(Query, frozen=True, kw_only=True):
+    q: Annotated[str, Meta(max_length=500)] = ""
+
+
+@routes.get("/find")
+async def find(web: Backend, request: Request, query: FindQuery) -> Reply:  # noqa: ARG001
+    """The page of the plan or the task of that name, or of the one task whose name begins so."""
+    asked = query.q.strip()
+    if any(plan.name == asked for plan in await web.queries.plans()):
+        return back_to({}, f"/plans/{quote(asked, safe='')}")
+    task_id, epoch = await web.queries.resolve(asked)
+    return back_to({BACK: f"/tasks/{task_id}?attempt={epoch}"} if epoch else {}, f"/tasks/{task_id}")
 
 
 @routes.post("/pools/{pool}/open")

@@ -6,6 +6,7 @@ then escaped; there is no inline script and no inline style, and the browser is 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import time
@@ -19,12 +20,13 @@ import msgspec
 from muster import __version__
 from muster.model import shown
 from muster.model.access import RIGHTS, Role
+from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
 from muster.web.rights import right_for
-from muster.web.visits import DOOR, cookie, theme_of, visit_of
+from muster.web.visits import BACK, DOOR, cookie, fields_of, theme_of, visit_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -52,7 +54,7 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
         .get_template(template)
         .render(
             csrf=visit.csrf,
-            here=f"{request.path}?{request.query}" if request.query else request.path,
+            here=_here(request),
             may=may_of(request),
             who=who,
             door=door(request),
@@ -66,6 +68,15 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
     met = visit.new and status < 400 and request.method == "GET"
     headers = (*SECURITY, cookie(request, visit.secret)) if met else SECURITY
     return Reply(status, text.encode(), HTML, headers)
+
+
+def _here(request: Request) -> str:
+    """Where its page can be opened again: what a form has led to is not one, the page that it stood on is."""
+    if request.method != "GET":
+        with contextlib.suppress(BadInput):  # of which this page tells
+            return fields_of(request).get(BACK) or request.path
+        return "/"
+    return f"{request.path}?{request.query}" if request.query else request.path
 
 
 def may_of(request: Request) -> Callable[[str, str], bool]:

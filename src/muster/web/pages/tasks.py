@@ -13,7 +13,7 @@ from muster.model import commands as c
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
-from muster.model.states import FINAL, TaskStatus
+from muster.model.states import FINAL
 from muster.model.views import AttemptView
 from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
@@ -25,16 +25,6 @@ from muster.web.tasks import TasksQuery, filter_of, next_page
 routes = Routes(pages=True)
 
 EVENTS_SHOWN = 50
-CARDS_MAX = 40
-"""In a column."""
-_COLUMNS = (
-    ("Waiting", (TaskStatus.PENDING, TaskStatus.ABORTED)),
-    ("At work", (TaskStatus.ASSIGNED, TaskStatus.RUNNING)),
-    ("Paused", (TaskStatus.PAUSED,)),
-    ("Failed", (TaskStatus.FAILED,)),
-    ("Completed", (TaskStatus.COMPLETED,)),
-    ("Cancelled", (TaskStatus.CANCELLED,)),
-)
 
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
@@ -57,12 +47,14 @@ class TranscriptQuery(DoneQuery, frozen=True, kw_only=True):
 @routes.get("/tasks")
 async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     """Tasks in the order of their ids, or by where they stand; the address says which."""
-    from muster.web.pages.render import json_of, page
+    from muster.web.pages.board import columns_of, moves
+    from muster.web.pages.render import json_of, may_of, page
     from muster.web.pages.task_forms import TASK_ACTIONS, offered
 
     # A form sends its empty fields as well.
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
-    columns = await _columns(web, query) if query.view else []
+    columns = await columns_of(web, filter_of(query)) if query.view else []
+    may = may_of(request)
     found = [] if query.view else await web.queries.tasks(filter_of(query))
     tasks = json_of(found)
     return page(
@@ -71,6 +63,11 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         done=query.done,
         tasks=tasks,
         columns=columns,
+        moves=lambda task: [
+            name
+            for name, action in moves(task["actions"]).items()
+            if may("POST", f"/api/v1/agent-tasks/{task['id']}/{action}")
+        ],
         query=query,
         kept=address_of(query),
         statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
@@ -80,23 +77,6 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
     )
-
-
-async def _columns(web: Backend, query: TablePageQuery) -> list[Json]:
-    """Where tasks stand, each with the first of them."""
-    from muster.web.pages.render import json_of
-
-    wanted = set(filter_of(query).statuses)
-    found: list[Json] = []
-    for title, statuses in _COLUMNS:
-        asked = tuple(status for status in statuses if not wanted or status in wanted)
-        if asked:
-            selection = replace(filter_of(query), statuses=asked, limit=CARDS_MAX + 1)
-            tasks = [json_of(task) for task in await web.queries.tasks(selection)]
-            names = [status.lower() for status in asked]
-            found.append({"title": title, "statuses": names, "tasks": tasks[:CARDS_MAX]})
-            found[-1]["more"] = len(tasks) > CARDS_MAX
-    return found
 
 
 def address_of(query: TablePageQuery) -> str:

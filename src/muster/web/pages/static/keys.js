@@ -12,7 +12,8 @@ const KEYS = [
   ["p", "pause this task or plan, or resume it", press('[data-actions] [action$="/pause"] button, [data-actions] [action$="/resume"] button')],
   ["J", "scroll what an agent says down", () => scroll(1)],
   ["K", "scroll it up", () => scroll(-1)],
-  ["f", "go to its end, and follow it", () => scroll(Infinity)],
+  ["f", "follow what it says, or stop that", press("[data-follow]")],
+  ["m", "show the moves of this card, or of the first one", moves],
   ["a", "show tasks that have ended, or not", press("[data-all]")],
   ["/", "filter", () => document.querySelector(".filter input, .filter select")?.focus()],
   ["g o", "overview", open("/")],
@@ -24,7 +25,13 @@ const KEYS = [
 ];
 let begun = "";
 
-addEventListener("keydown", (event) => {
+addEventListener("keydown", async (event) => {
+  if (event.key === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
+    event.preventDefault();
+    const { openPalette } = await import("./palette.js");
+    if (!document.querySelector("dialog[open]")) openPalette();
+    return;
+  }
   if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
   if (event.target.closest("input, textarea, select, dialog[open]")) return;
   if (off() && event.key !== "?") return;
@@ -43,10 +50,18 @@ function move(by) {
   rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.max(0, Math.min(rows.length - 1, at + by))].focus();
 }
 
+function moves() {
+  const card = document.activeElement.closest(".card") ?? document.querySelector(".card:has(details)");
+  const details = card?.querySelector("details");
+  if (!details) return;
+  details.open = true;
+  details.querySelector("button, a")?.focus();
+}
+
 // Whoever scrolls up stops following, as with the mouse.
 function scroll(by) {
   const said = document.querySelector("ol.transcript");
-  if (said) said.scrollTop = by === Infinity ? said.scrollHeight : said.scrollTop + by * 0.8 * said.clientHeight;
+  if (said) said.scrollTop += by * 0.8 * said.clientHeight;
 }
 
 function off() {

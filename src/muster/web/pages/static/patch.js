@@ -20,9 +20,13 @@ function patchRegion(region, next) {
   return children(region, next, "rows" in region.dataset && inUse(region));
 }
 
+const FOLLOW = "[data-follow][aria-pressed=false]";
+
+export const atEnd = (region) => region.scrollHeight - region.scrollTop - region.clientHeight < 8;
+
 // What was said stays said; what is not at its end yet is drawn anew.
 function append(region, next) {
-  const follows = region.scrollHeight - region.scrollTop - region.clientHeight < 8;
+  const follows = atEnd(region) && !region.ownerDocument.querySelector(FOLLOW);
   for (const row of [...region.children]) if (/^(end|none)/.test(keyOf(row))) row.remove();
   const known = new Set([...region.children].map(keyOf));
   for (const row of next.children) if (!known.has(keyOf(row))) region.append(document.importNode(row, true));
@@ -33,7 +37,7 @@ function append(region, next) {
 }
 
 function inUse(region) {
-  return region.matches(":hover") || region.contains(document.activeElement) || selects(region);
+  return region.matches(":hover") || region.querySelector(".dragged") || region.contains(document.activeElement) || selects(region);
 }
 
 function selects(node) {

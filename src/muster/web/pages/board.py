@@ -1,0 +1,107 @@
+"""Tasks in columns by where they stand.  To put one into another column is a command, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.json_value import Json
+from muster.model.states import TaskStatus
+from muster.model.views import TaskFilter, TaskView
+from muster.model.wording import task_name
+from muster.web.backend import Backend
+from muster.web.holders import one_task
+from muster.web.http import Reply, Request, error_reply
+from muster.web.pages.forms import ask_api, back_to, refused_form
+from muster.web.pages.task_forms import TASK_ACTIONS
+from muster.web.routes import Routes
+from muster.web.visits import posted
+
+routes = Routes(pages=True)
+
+CARDS_MAX = 40
+"""In a column."""
+
+
+class BoardColumn(NamedTuple):
+    title: str
+    statuses: tuple[TaskStatus, ...]
+    actions: tuple[str, ...] = ()
+    """What moves a task there: the first of these that is possible."""
+    else_why: str = ""
+    """Why nothing moves one there."""
+
+
+COLUMNS = {
+    "waiting": BoardColumn(
+        "Waiting", (TaskStatus.PENDING, TaskStatus.ABORTED), ("resume", "retry", "answer")
+    ),
+    "work": BoardColumn(
+        "At work", (TaskStatus.ASSIGNED, TaskStatus.RUNNING), else_why="an agent takes it when it is its turn"
+    ),
+    "paused": BoardColumn("Paused", (TaskStatus.PAUSED,), ("pause",)),
+    "failed": BoardColumn("Failed", (TaskStatus.FAILED,), else_why="only its attempts can fail"),
+    "completed": BoardColumn("Completed", (TaskStatus.COMPLETED,), ("accept", "complete")),
+    "cancelled": BoardColumn("Cancelled", (TaskStatus.CANCELLED,), ("cancel",)),
+}
+
+
+async def columns_of(web: Backend, selection: TaskFilter) -> list[Json]:
+    """Where tasks stand, each with the first of them."""
+    from muster.web.pages.render import json_of
+
+    found: list[Json] = []
+    for name, column in COLUMNS.items():
+        asked = tuple(one for one in column.statuses if not selection.statuses or one in selection.statuses)
+        if asked:
+            some = replace(selection, statuses=asked, limit=CARDS_MAX + 1)
+            tasks = [json_of(task) for task in await web.queries.tasks(some)]
+            statuses = [status.lower() for status in asked]
+            found.append({"name": name, "title": column.title, "statuses": statuses})
+            found[-1] |= {"tasks": tasks[:CARDS_MAX], "more": len(tasks) > CARDS_MAX}
+    return found
+
+
+def moves(actions: Sequence[str]) -> dict[str, str]:
+    """By the column where it leads: the action that is meant there, of those that are possible."""
+    meant = {
+        name: next((one for one in column.actions if one in actions), "") for name, column in COLUMNS.items()
+    }
+    return {name: action for name, action in meant.items() if action}
+
+
+@routes.post("/tasks/{task_id:id}/move")
+async def move(web: Backend, request: Request, task_id: int) -> Reply:
+    """Does what that column means, or shows the page that asks what is still to be known."""
+    fields = posted(request)
+    try:
+        task = await one_task(web, task_id)
+        action = _meant(task, fields.get("to", ""))
+        if action == "answer":
+            return back_to({}, f"/tasks/{task_id}")
+        if TASK_ACTIONS[action].asks:
+            return back_to({}, f"/tasks/{task_id}/{action}")
+        reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {})
+    except MusterError as error:
+        reply = error_reply(error)
+    if reply.status >= 400:
+        return refused_form(request, reply, TASK_ACTIONS["answer"], {})
+    return back_to(fields, f"/tasks/{task_id}", action)
+
+
+def _meant(task: TaskView, to: str) -> str:
+    """Raises NotFound and Conflict."""
+    if to not in COLUMNS:
+        raise NotFound(f"the board has no column {to[:50]!r}", f"one of: {', '.join(COLUMNS)}")
+    column, possible = COLUMNS[to], moves(task.actions)
+    if to in possible:
+        return possible[to]
+    name = task_name(task.plan, task.key)
+    why = column.else_why or f"now it is {task.status.lower()}: {task.why}"
+    raise Conflict(
+        f"{name} does not go to {column.title!r}: {why}; nothing was changed",
+        f"where it goes: {', '.join(COLUMNS[one].title for one in possible) or 'nowhere'}",
+    )

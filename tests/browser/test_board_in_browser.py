@@ -1,0 +1,126 @@
+"""A board whose cards are dragged, the palette, and what an agent says, followed or not: as a browser does it."""
+
+from __future__ import annotations
+
+import browsers
+import pytest
+from browsers import Let
+from playwright.sync_api import Page, expect
+from test_pages_in_browser import ask, violations
+
+from far_servers import FarOwner
+from patience import PATIENCE_S
+
+expect.set_options(timeout=PATIENCE_S * 1000)
+
+
+@pytest.fixture(scope="session")
+def axe() -> str:
+    try:
+        return browsers.axe()
+    except browsers.NotInstalled as missing:
+        pytest.skip(str(missing))
+
+
+def drag(page: Page, name: str, column: str) -> None:
+    card = page.locator("li.card").filter(has=page.get_by_role("link", name=name, exact=True))
+    card.drag_to(page.get_by_role("region", name=column), source_position={"x": 5, "y": 5})
+
+
+def cards(page: Page, column: str) -> list[str]:
+    links = page.get_by_role("region", name=column).locator("li.card").get_by_role("link")
+    return links.all_inner_texts()
+
+
+def test_a_card_is_moved_by_a_command_or_says_why_not(far: FarOwner, let_in: Let, axe: str) -> None:
+    page = let_in()
+    page.goto("/tasks?view=board")
+    expect(page.locator("#link")).to_have_text("live")
+    page.evaluate("window.same = true")
+    drag(page, "billing/other", "Paused")
+    expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
+    expect(page.get_by_role("region", name="Waiting")).not_to_contain_text("billing/other")
+    assert far.tasks()["other"].status == "PAUSED"
+    drag(page, "billing/other", "At work")
+    told = page.locator("#moved")
+    expect(told).to_contain_text(
+        "billing/other does not go to 'At work': an agent takes it when it is its turn"
+    )
+    expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
+    assert "billing/other" not in cards(page, "At work")
+    assert violations(page, axe) == []
+    drag(page, "billing/tests", "Waiting")
+    expect(page.get_by_role("region", name="Waiting")).to_contain_text("billing/tests")
+    assert page.evaluate("window.same")
+    drag(page, "billing/tests", "Cancelled")
+    page.wait_for_url("**/cancel")
+    assert far.tasks()["tests"].status == "PENDING", "what ends something asks first"
+    page.go_back()
+    page.locator("li.card").get_by_role("link", name="billing/tests").focus()
+    page.keyboard.press("m")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/tests")
+
+
+def test_a_card_goes_back_where_its_server_is_not_reached(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto("/tasks?view=board")
+    expect(page.locator("#link")).to_have_text("live")
+    page.context.set_offline(True)
+    drag(page, "billing/other", "Paused")
+    expect(page.locator("#moved")).to_have_text("The server was not reached; nothing was changed.")
+    expect(page.get_by_role("region", name="Waiting")).to_contain_text("billing/other")
+    page.context.set_offline(False)
+    expect(page.locator("#link")).to_have_text("live")
+    drag(page, "billing/other", "Paused")
+    expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
+
+
+def test_the_palette_finds_pages_actions_and_tasks(far: FarOwner, let_in: Let, axe: str) -> None:
+    number = far.tasks()["other"].id
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    page.keyboard.press("Control+k")
+    palette = page.get_by_role("dialog", name="Commands")
+    expect(palette.get_by_role("option", name="Inbox")).to_be_visible()
+    assert violations(page, axe) == []
+    page.keyboard.type("pau")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("paused")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("billing/model")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/tasks/{far.tasks()['model'].id}")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("a")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Escape")
+    expect(palette).to_be_hidden()
+    page.goto("/find?q=billing")
+    page.wait_for_url("**/plans/billing")
+    page.goto("/find?q=billing/no")
+    expect(page.locator("main")).to_contain_text("there is no task 'billing/no'")
+
+
+def test_the_end_of_a_transcript_is_followed_until_it_is_not(far: FarOwner, let_in: Let) -> None:
+    ask(far)
+    number = far.tasks()["api"].id
+    far.log(number, 1, b"".join(b"line %d\n" % line for line in range(500)))
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    button = page.get_by_role("button", name="Follow")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(page.locator("#link")).to_have_text("live")
+    said = "document.querySelector('ol.transcript')"
+    below = f"{said}.scrollHeight - {said}.clientHeight - {said}.scrollTop"
+    assert page.evaluate(below) <= 1
+    page.keyboard.press("f")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    far.log(number, 1, b"the last\n", offset=sum(len(b"line %d\n" % line) for line in range(500)))
+    expect(page.get_by_text("the last", exact=True)).to_be_attached()
+    assert page.evaluate(below) > 1, "off is off, also at the end"
+    page.reload()
+    expect(button).to_have_attribute("aria-pressed", "false")
+    page.keyboard.press("f")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    assert page.evaluate(below) <= 1
