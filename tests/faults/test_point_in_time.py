@@ -27,7 +27,7 @@ class Cluster:
     """One that is archived as the docs say, with a database and a user as they name them."""
 
     def __init__(self, folder: Path) -> None:
-        _, _, section = DOCS.read_text().partition("### Backup and point-in-time restore\n")
+        _, _, section = DOCS.read_text().partition("## Backup and restore\n")
         archiving, restore = re.findall(r"```text\n(.*?)```", section, re.DOTALL)[:2]
         self.folder = folder
         self.archiving = [line for line in archiving.splitlines() if line[0] not in "#$"]

@@ -194,6 +194,13 @@ def test_links_lead_somewhere() -> None:
     say(tree_files.broken_links(ROOT, pages))
 
 
+def test_every_page_of_the_docs_is_in_the_navigation() -> None:
+    named = re.findall(r"(?m)^ +- .*: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert len(named) == len(set(named))
+    say([f"docs/{name}: give it a place in `nav` of mkdocs.yml" for name in sorted(pages - set(named))])
+
+
 def test_a_test_files_name_stands_once() -> None:
     """Two of one name cannot be collected together, and each of them passes alone."""
     counts = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))

@@ -55,7 +55,7 @@ def mcp_page() -> str:
         "# The MCP tools",
         "",
         "Muster gives these tools to the CLI of an agent, for the attempt that it works on: see "
-        "[How agents report](../concepts.md#steering). They do what "
+        "[How agents report](../concepts.md#how-agents-report). They do what "
         "[`muster report`](commands.md#muster-report) does. The server is called `muster` and speaks over "
         f"stdin and stdout. It knows these versions of the protocol: {', '.join(VERSIONS)}.",
     ]
