@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -276,8 +277,12 @@ def test_a_witness_that_is_gone_or_lags_is_told_once_and_made_anew(
 
 
 def kill_everything(rig: Crew) -> None:
+    """At one moment: an owner that is left alone for a while puts all it has into its file, and ends."""
+    for pid in rig.crew_pids():
+        os.kill(pid, signal.SIGSTOP)
     rig.kill_supervisor()
     rig.kill_own_processes()
+    until(lambda: not rig.crew_pids(), "all have ended")
 
 
 LOOKING = (
@@ -302,8 +307,9 @@ def who_looks_is_told(root: Path, commands: tuple[str, ...] = LOOKING) -> None:
     (root / "plan.md").write_text("# p\n- [ ] One {#t1 agent=work}\n")
     for command in commands:
         done = run_muster(root, *command.split())
+        assert done.returncode == 1, (command, done.stdout, done.stderr)
         said, hint, *_ = (done.stderr or done.stdout.partition("\n")[2]).splitlines()
-        assert done.returncode == 1 and "commits are missing" in said, command
+        assert "commits are missing" in said, command
         assert "put back what is missing: state.db-wal, or the newer" in hint, command
         out = done.stdout + done.stderr
         assert (out.count("commits are missing"), out.count(hint)) == (1, 1), command
