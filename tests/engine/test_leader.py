@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from engine_rig import LEASE_S, W1, Rig, cancel, reap
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import Led
@@ -17,7 +18,8 @@ PLACE_S = 15.0
 
 def ask(rig: Rig, server: str, **more: Any) -> Led:
     answer: Led = rig.do(c.Lead(server=server, named=server, lease_ms=int(PLACE_S * 1000), **more))
-    return answer
+    assert answer.at_ms == rig.clock.present.mono_ms
+    return replace(answer, at_ms=0)
 
 
 @pytest.mark.promise("S10")
@@ -91,6 +93,41 @@ def test_leases_begin_anew_only_where_nobody_could_be_heard(
     ask(rig, B, unheard=unheard)
     anew_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
     assert rig.attempt(job).lease_until_ms == (anew_ms if fresh else until_ms)
+
+
+@pytest.mark.promise("S15")
+def test_a_clock_of_the_store_that_is_set_back_leaves_the_place_empty_for_no_longer(rig: Rig) -> None:
+    ask(rig, A)
+    rig.enqueue({"a": ()})
+    rig.register()
+    (job,) = rig.started()
+    rig.clock.advance(-3600)
+    assert ask(rig, B) == Led(leader=A)
+    rig.clock.advance(PLACE_S + 3)
+    assert ask(rig, B) == Led(term=2, leader=B, took=True)
+    anew_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert rig.attempt(job).lease_until_ms == anew_ms, "it would be held for an hour by the clock of before"
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize("heard", [False, True])
+def test_after_the_stores_clock_was_set_only_who_is_not_heard_since_is_silent(rig: Rig, heard: bool) -> None:
+    """It was set forwards by 10 s: too little to show by itself, and most of a lease."""
+    ask(rig, A)
+    rig.enqueue({"a": ()})
+    rig.register()
+    (job,) = rig.started()
+    until_ms = rig.attempt(job).lease_until_ms
+    expects_ms = rig.clock.present.mono_ms + 1000
+    rig.clock.advance(1 + 10)
+    assert ask(rig, B, expects_ms=expects_ms) == Led(leader=A)
+    if heard:
+        assert ask(rig, A, expects_ms=expects_ms).term == 1, "its loops have seen it too"
+        rig.clock.advance(PLACE_S)
+    rig.clock.advance(4)
+    ask(rig, B, expects_ms=rig.clock.present.mono_ms)
+    anew_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert rig.attempt(job).lease_until_ms == (until_ms if heard else anew_ms)
 
 
 def test_an_owner_that_takes_over_ends_the_place_of_a_server(rig: Rig) -> None:

@@ -13,6 +13,8 @@ from muster.ports.store import Reads
 
 CLOCK = "clock"
 JUMPED = "clock_jumped"
+STORE_SET_MS = 2_000
+"""The store's clock was set when it moved this much more or less than time has passed for a server."""
 JUMP_MS = 5_000
 """The wall clock has jumped when it moved this much more or less than time has passed."""
 

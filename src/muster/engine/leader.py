@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from muster.engine.clock_jumps import STORE_SET_MS
 from muster.engine.fence import present_term
 from muster.engine.server_keys import given_up, note_server, sealing_key
 from muster.engine.service import Service
@@ -44,6 +45,8 @@ class _Place(Struct, frozen=True):
     named: str = ""
     term: int = 0
     until_ms: int = 0
+    unheard: bool = False
+    """The store's clock was set, and its server has not been heard since: leases of before prove no silence."""
     settings: dict[str, str] = field(default_factory=dict)
 
 
@@ -52,30 +55,44 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     await tx.lock(locks(TERM))
     now_ms = views.now.mono_ms
     told = await tx.store_meta(_LEADER)
-    place = msgspec.json.decode(told, type=_Place) if told else _Place()
+    kept = msgspec.json.decode(told, type=_Place) if told else _Place()
+    place = _by_the_clock_as_it_is(kept, command, now_ms)
     await note_server(tx, command, now_ms)
-    led = Led(vault_key=await sealing_key(tx), given_up=await given_up(tx))
+    led = Led(vault_key=await sealing_key(tx), given_up=await given_up(tx), at_ms=now_ms)
     taken = now_ms < place.until_ms and place.term == await present_term(tx)
     if taken and place.server != command.server:
+        if place != kept:
+            await tx.set_store_meta(_LEADER, _text(place))
         return replace(led, leader=place.named, settings=place.settings)
     if command.give_up:
         if taken:
-            await tx.set_store_meta(_LEADER, _text(place, now_ms))
+            await tx.set_store_meta(_LEADER, _text(replace(place, until_ms=now_ms)))
         return led
     term = place.term
     if not taken:
         # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.
         empty = now_ms - place.until_ms > 2 * ASK_S * 1000
-        until_ms = place.until_ms - command.lease_ms if place.server else None
-        unheard = command.unheard or empty
+        known = place.server and not place.unheard
+        until_ms = place.until_ms - command.lease_ms if known else None
+        unheard = command.unheard or place.unheard or empty
         term = await workers.new_leader(views, command.named, unheard=unheard, heard_until_ms=until_ms)
-    mine = _Place(command.server, command.named, term, settings=command.settings)
-    await tx.set_store_meta(_LEADER, _text(mine, now_ms + command.lease_ms))
+    mine = _Place(command.server, command.named, term, now_ms + command.lease_ms, settings=command.settings)
+    await tx.set_store_meta(_LEADER, _text(mine))
     return replace(led, term=term, leader=command.named, took=not taken)
 
 
-def _text(place: _Place, until_ms: int) -> str:
-    return msgspec.json.encode(replace(place, until_ms=until_ms)).decode()
+def _by_the_clock_as_it_is(place: _Place, command: Lead, now_ms: int) -> _Place:
+    """After the store's clock was set nobody has the place for longer than a lease."""
+    expects_ms = now_ms if command.expects_ms is None else command.expects_ms
+    was_set = abs(now_ms - expects_ms) > STORE_SET_MS
+    latest_ms = now_ms + command.lease_ms + STORE_SET_MS
+    if place.until_ms <= latest_ms:
+        return replace(place, unheard=place.unheard or was_set)
+    return replace(place, until_ms=latest_ms, unheard=True)
+
+
+def _text(place: _Place) -> str:
+    return msgspec.json.encode(place).decode()
 
 
 def differing(here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, ...]:
@@ -130,6 +147,8 @@ class Leader:
         self._keys, self._hear = keys, hear
         self._absences_seen = absences()
         self._trusted_until_ms = 0
+        self._store_ahead_ms: int | None = None
+        """The store's clock, of this process's: how far it was the last time."""
         self._running: set[asyncio.Task[None]] = set()
         self.away = ""
         """Why the store has not answered the last time."""
@@ -157,8 +176,9 @@ class Leader:
         left_s = (self._trusted_until_ms - asked_ms) / 1000 if self.term else self._trust_ms / 1000
         try:
             async with asyncio.timeout(max(0.0, left_s)):
-                unheard = absences != self._absences_seen
-                asking = replace(self._lead, unheard=unheard, keys=self._keys())
+                unheard, ahead_ms = absences != self._absences_seen, self._store_ahead_ms
+                expects_ms = None if ahead_ms is None else asked.mono_ms + ahead_ms
+                asking = replace(self._lead, unheard=unheard, expects_ms=expects_ms, keys=self._keys())
                 led = await self._engine.execute(asking)
         except (MusterError, TimeoutError) as error:
             self._tell_of(str(error) or "the store does not answer")
@@ -168,6 +188,7 @@ class Leader:
             return
         assert isinstance(led, Led)
         self.away, self.leader, self._absences_seen = "", led.leader, absences
+        self._store_ahead_ms = led.at_ms - asked.mono_ms
         self._hear(led)
         if led.term != self.term:
             await self._stop()

@@ -208,6 +208,8 @@ class Led(Answer, frozen=True, kw_only=True):
     """The name of the key that all servers seal by."""
     given_up: tuple[str, ...] = ()
     """Those of keys that nothing is sealed by any more."""
+    at_ms: int = 0
+    """By the store's clock."""
 
 
 class AuditReport(Answer, frozen=True, kw_only=True):

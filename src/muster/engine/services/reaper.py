@@ -127,6 +127,9 @@ class Reaper(LeaderService):
         self._braked, self._braked_at_ms = False, 0
         self.interval_s = interval_s
         self._ticked_ms = led_since_ms
+        self._ahead_ms: tuple[int, int] | None = None
+        """How far the clock of leases was ahead of this process's at the last look: at least, at most."""
+        self._set_ms = own_stall_ms(lease_s)
         self._first_ms: int | None = None
         self._unwell = False
         """The last tick did not come to its end: the store may have been away for everybody."""
@@ -153,6 +156,11 @@ class Reaper(LeaderService):
             await self._engine.execute(FreshLeases(term=self._term, heard_until_ms=self._well_ms))
         self._ticked_ms, self._unwell = here.mono_ms, True
         now = await self._reads.now(here)
+        if set_ms := self._set_by_ms(now, here):
+            log.warning("the store's clock was set by %.1f s: all leases begin anew", set_ms / 1000)
+            self._brake, self._well_ms = Brake(self._lease_ms), None
+            await self._engine.execute(FreshLeases(term=self._term))
+            now = await self._reads.now(here)
         self._first_ms = now.mono_ms if self._first_ms is None else self._first_ms
         await self._tick(now)
         self._unwell, self.looked_at_ms = False, now.wall_ms
@@ -250,6 +258,16 @@ class Reaper(LeaderService):
     def _stalled(self, here: Now) -> bool:
         last_ms = self._ticked_ms
         return last_ms is not None and here.mono_ms - last_ms > self._stall_ms
+
+    def _set_by_ms(self, now: Now, here: Now) -> int:
+        """By how much the clock of leases was set since the last look; 0: by no more than the answer may have
+        taken on its way, or little more."""
+        last = self._ahead_ms
+        self._ahead_ms = ahead = (now.mono_ms - self.clock.now().mono_ms, now.mono_ms - here.mono_ms)
+        if last is None:
+            return 0
+        set_ms = max(ahead[0] - last[1], 0) or min(ahead[1] - last[0], 0)
+        return set_ms if abs(set_ms) > self._set_ms else 0
 
     async def _newcomers(self, page: Sequence[Attempt], known: Mapping[str, WorkerRow]) -> set[str]:
         """Workers that have registered and claimed since we looked: not there is not the same as ended."""

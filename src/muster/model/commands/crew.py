@@ -171,6 +171,8 @@ class Lead(Command, frozen=True, kw_only=True):
     """What it has set of what all servers should have alike."""
     unheard: bool = False
     """The store was away for it: nobody could renew a lease meanwhile."""
+    expects_ms: int | None = None
+    """What the store's clock is to show, by its last answer and the time since: where it does not, it was set."""
     give_up: bool = False
     """It ends, and another one may lead at once."""
     keys: tuple[str, ...] = ()
