@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from operator import itemgetter
+from typing import Any
 
 import pytest
 
@@ -309,3 +311,16 @@ def test_the_line_of_an_artifact_says_its_name_once():
     screen = Screen("never", io.TextIOWrapper(io.BytesIO(), "ascii"))
     line = screen.event({**event, "plan": "p", "key": "k", "actor": "w"})
     assert line.endswith("* p/k  artifact  report")
+
+
+def test_the_host_of_an_attempt_elsewhere_is_named(cli: Any, owner: Any) -> None:
+    here = os.uname().nodename
+    for number, host in ((1, "host-b"), (2, here)):
+        owner.do(c.Enqueue(plan=f"p{number}", source=None, tasks=(c.Spec(title="x", key="x"),), actor="ann"))
+        owner.register(f"worker-0000000{number}", hostname=host, slots=1)
+        claim = c.Claim(worker_id=f"worker-0000000{number}", request_id=f"h{number}", slots=1)
+        (job,) = owner.do(claim).jobs
+        shown = cli("task", "show", str(job.task_id)).out
+        assert (f"worker-0000000{number} at {host}" in shown) is (number == 1), shown
+        told = json.loads(cli("api", "GET", f"/api/v1/agent-tasks/{job.task_id}/attempts").out)
+        assert told[-1]["host"] == host

@@ -130,3 +130,19 @@ def test_its_pages_read_what_agents_of_every_kind_say(folder: Path, postgres_sto
             return [entry.text for entry in server.backend().reader("of some worker").entries(said)]
 
     assert asyncio.run(read()) == ["Done."]
+
+
+@pytest.mark.usefixtures("postgres_programs")
+def test_it_goes_to_the_background_once_it_serves(folder: Path, postgres_store: str) -> None:
+    try:
+        up = serve(folder, "--store", postgres_store, "--listen", "127.0.0.1:0", "--daemon")
+        assert up.returncode == 0, up.stderr
+        assert up.stdout.startswith("Up       server pid ") and "Serving  http://127.0.0.1:" in up.stdout
+        again = serve(folder, "--store", postgres_store, "--daemon")
+        assert again.returncode == 6 and "a server runs in" in again.stderr
+        assert run_muster(folder, "task", "add", "one", "--key", "one").returncode == 0
+    finally:
+        down = run_muster(folder, "down")
+    assert down.returncode == 0, down.stderr
+    gone = serve(folder, "--store", "postgresql://nobody@127.0.0.1:1/none", "--daemon")
+    assert gone.returncode == 1 and "the server did not start: " in gone.stderr

@@ -14,6 +14,9 @@ def test_where_nothing_would_be_sent_nothing_is_added(tmp_path: Path) -> None:
         refused = muster(tmp_path, "webhook", "add", url)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert why in refused.stderr and "webhooks.private = true" in refused.stderr
+    for url, why in (("https://example.org:0/x", "names port 0"), ("https://example.org/x#y", "a fragment")):
+        refused = muster(tmp_path, "webhook", "add", url)
+        assert refused.returncode == 2 and why in refused.stderr, refused.stderr
     assert "0 webhooks" in muster(tmp_path, "webhook", "list").stdout
     (tmp_path / "muster.toml").write_text("[webhooks]\nprivate = true\n")
     assert muster(tmp_path, "webhook", "add", "http://127.0.0.1:9/x").returncode == 0

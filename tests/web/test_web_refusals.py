@@ -292,3 +292,18 @@ def test_moves_that_are_not_allowed_are_conflicts(site: Site) -> None:
     retry = f"/api/v1/agent-tasks/{ids['a']}/retry"
     assert site.refused("POST", retry, b'{"actor": "ada"}') == (409, "illegal_move")
     assert site.refused("POST", "/worker/v1/claim", encoded(site.claim_body())) == (409, "conflict")
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ('{"title": "a", "actor": "ann", "title": "b"}', "title"),
+        ('{"title": "a", "actor": "ann", "metadata": {"x": 1e999, "x": 2}}', "x"),
+        ('{"title": "a", "actor": "ann", "actor": "eve"}', "actor"),
+    ],
+)
+def test_a_field_that_is_named_twice_is_refused_by_its_name(site: Site, body: str, name: str) -> None:
+    status, told = site.send("POST", "/api/v1/agent-tasks", body.encode())
+    assert (status, told["code"]) == (422, "bad_input")
+    assert f"{name!r} more than once in one object" in told["detail"]
+    assert site.get("/api/v1/agent-tasks") == []

@@ -24,7 +24,7 @@ from muster.cli.output import (
     ref_of,
     usage_words,
 )
-from muster.cli.task import attempt_times, several
+from muster.cli.task import attempt_times, place_of, several
 from muster.cli.transcripts import Readers, tail, tail_lines
 from muster.client.api import task_path
 from muster.config.project import Project
@@ -119,7 +119,7 @@ def _list(args: argparse.Namespace) -> int:
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "#": lambda attempt: f"#{attempt['epoch']}",
     "STATUS": itemgetter("status"),
-    "WHO": lambda attempt: f"{attempt['worker']} {attempt['agent']}",
+    "WHO": lambda attempt: f"{place_of(attempt)} {attempt['agent']}",
     "BEGUN": lambda attempt: attempt_times(attempt)[0],
     "TOOK": lambda attempt: attempt_times(attempt)[1],
     "WHAT": lambda attempt: attempt["error"] or "; ".join(filter(None, [attempt["work"], attempt["remark"]])),
@@ -146,7 +146,7 @@ def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> 
     epoch, work = attempt["epoch"], attempt["work"]
     screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
     rows = [
-        ("Who", f"{attempt['worker']} with agent {clean(attempt['agent'])}"),
+        ("Who", f"{place_of(attempt)} with agent {clean(attempt['agent'])}"),
         ("When", ", for ".join(attempt_times(attempt))),
     ]
     if attempt["exitCode"] is not None:

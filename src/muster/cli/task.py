@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from itertools import islice
 from operator import itemgetter
@@ -246,6 +247,13 @@ def attempt_times(attempt: Json) -> tuple[str, str]:
     return clock_time(begun), age((now_ms() if end is None else end) - begun)
 
 
+def place_of(attempt: Json) -> str:
+    """Its worker; with the host of one that is not on this one."""
+    host = attempt.get("host", "")
+    here = not host or host == os.uname().nodename
+    return str(attempt["worker"]) if here else f"{attempt['worker']} at {clean(host)}"
+
+
 def _attempt(attempt: Json, screen: Screen) -> str:
     begun, lasted = attempt_times(attempt)
     badge = screen.badge(attempt_look(attempt), attempt["status"])
@@ -254,7 +262,7 @@ def _attempt(attempt: Json, screen: Screen) -> str:
         parts.append(attempt["errorKind"])
     if attempt["error"]:
         parts.append(clean(attempt["error"]))
-    parts.append(f"{attempt['worker']} {clean(attempt['agent'])}")
+    parts.append(f"{place_of(attempt)} {clean(attempt['agent'])}")
     if refused := attempt.get("refused"):
         parts.append(refused_words([clean(what) for what in refused]))
     if number := attempt["checkpoints"]:

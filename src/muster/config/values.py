@@ -127,10 +127,15 @@ def read_texts(key: str, value: object) -> tuple[str, ...]:
     return tuple(read_text(f"{key}[{at}]", item) for at, item in enumerate(value))
 
 
+_WHOLE_MAX = 1_000_000
+
+
 def read_whole(key: str, value: object, least: int) -> int:
     # TOML's true is an int to Python.
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 1_000_000:
+    if not isinstance(value, int) or isinstance(value, bool):
         fail(key, f"{value!r} is not a whole number from {least} up", "write it without quotes, like 3")
+    if not least <= value <= _WHOLE_MAX:
+        fail(key, f"{value} is not a whole number from {least} up", f"at most {_WHOLE_MAX}")
     return value
 
 

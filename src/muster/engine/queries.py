@@ -204,6 +204,8 @@ class Queries:
         waiting = any(view.status in _WAITING for view in views)
         touching = tuple(await self._reads.touching())
         facts = await self._facts(touching) if waiting else replace(_NO_FACTS, touching=touching)
+        if self._policy.hostname and any(view.worker for view in views):
+            facts = replace(facts, hosts=await self._hosts_elsewhere())
         return [_judged(view, facts) for view in views]
 
     async def next_ready(self, limit: int) -> list[TaskView]:
@@ -350,6 +352,11 @@ class Queries:
             return False
         facts = await self._facts()
         return not any(takers(agent, capabilities, facts) for agent, capabilities in wanted)
+
+    async def _hosts_elsewhere(self) -> dict[str, str]:
+        """By worker."""
+        living = await self._reads.living_workers()
+        return {one.id: one.hostname for one in living if self._policy.elsewhere(one.hostname)}
 
     async def _as_given(self, last: WorkerRow) -> WorkerRow:
         """A worker that has ended: a secret may have been set since."""

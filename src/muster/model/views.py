@@ -119,6 +119,8 @@ class AttemptView(ViewStruct, frozen=True, kw_only=True):
     """What its agent was not allowed to do."""
     remark: str = ""
     """What people should know of its work that is done."""
+    host: str = ""
+    """Its worker's; empty: it has none, or that is not known any more."""
 
 
 class EventView(ViewStruct, frozen=True, kw_only=True):

@@ -77,6 +77,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents that serve themselves, heard or not."""
     offline: Mapping[str, OfflineProgram] = {}
     """Those of them that are not heard."""
+    hosts: Mapping[str, str] = {}
+    """Of workers that are on another host than the store."""
     utc_offset_s: int = 0
     """Of the clocks that the reader looks at."""
 
@@ -151,9 +153,9 @@ def reason(task: TaskView, facts: CrewFacts) -> Reason:
 def _told(task: TaskView, facts: CrewFacts) -> str:
     match task.status:
         case TaskStatus.ASSIGNED:
-            return f"starting on {task.worker} with agent {task.agent}"
+            return f"starting on {_place(task, facts)} with agent {task.agent}"
         case TaskStatus.RUNNING:
-            return _running(task) + _conflict(task, facts)
+            return _running(task, facts) + _conflict(task, facts)
         case TaskStatus.COMPLETED:
             by_attempt = task.attempt_status is AttemptStatus.COMPLETED
             more = f": {task.remark}" if task.remark else ""
@@ -169,15 +171,20 @@ def _told(task: TaskView, facts: CrewFacts) -> str:
             return "archived"
 
 
-def _running(task: TaskView) -> str:
+def _place(task: TaskView, facts: CrewFacts) -> str:
+    host = facts.hosts.get(task.worker or "")
+    return f"{task.worker} (at {host})" if host else str(task.worker)
+
+
+def _running(task: TaskView, facts: CrewFacts) -> str:
     stopping = "is being stopped" if task.attempt_status is AttemptStatus.STOPPING else "running"
     progress = f", {task.percent} % {task.step}".rstrip() if task.percent or task.step else ""
     if task.agent == BY_HAND:
         return f"taken by hand, by {task.worker}{progress}"
     if task.done_epoch is not None:
-        return f"attempt {task.done_epoch} has said that it is done; {task.worker} publishes its work"
+        return f"attempt {task.done_epoch} has said that it is done; {_place(task, facts)} publishes its work"
     doubt = f"; {task.suspicion}" if task.suspicion else ""
-    return f"{stopping} on {task.worker} with agent {task.agent}{progress}{doubt}"
+    return f"{stopping} on {_place(task, facts)} with agent {task.agent}{progress}{doubt}"
 
 
 def _conflict(task: TaskView, facts: CrewFacts) -> str:

@@ -77,6 +77,14 @@ class WebhookPost:
             host.encode("idna")
         except ValueError as error:
             raise BadInput(f"{url} is no address: {error}; nothing was added", "https://HOST/PATH") from None
+        for there, what in (
+            (port == 0, "names port 0, where nobody listens"),
+            ("#" in url, "has a fragment (#), which no request carries"),
+        ):
+            if there:
+                raise BadInput(
+                    f"{url} {what}; nothing was added", "https://HOST/PATH, with the port or without"
+                )
         allow = f"set `{PRIVATE}` in muster.toml first, then: muster down; muster up"
         if parts.scheme != "https" and not self._private:
             raise BadInput(

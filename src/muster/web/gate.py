@@ -175,6 +175,8 @@ class NetworkGate:
         self._elsewhere = elsewhere
         self._pace: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """By caller, how many requests it may make at once, and when that was so."""
+        self._known: OrderedDict[str, None] = OrderedDict()
+        """Hashes of tokens that have let somebody in: each of them has a pace of its own."""
         self._refusals = Refusals(clock)
 
     async def answer(self, request: Request) -> Reply:
@@ -195,7 +197,9 @@ class NetworkGate:
                 request.headers = [one for one in request.headers if one[0].lower() != WORKSPACE]
             else:
                 request.identity = await identify(self._web, self._exposure, request)
+                self._know(request)
         except NotAllowed as error:
+            self._known.pop(self._hash_given(request), None)
             if not self._exposure.login:
                 return error_reply(error, 403)
             return replace(error_reply(error), headers=(_HOW_TO_ASK,))
@@ -269,13 +273,27 @@ class NetworkGate:
 
     def _paced_as(self, request: Request) -> str:
         """Workers have the pace of the member's token that stands behind them: a new one of their own gives them
-        no more of it."""
+        no more of it.  Nor does a token that nobody is known by: its caller is its address."""
+        given = self._hash_given(request)
+        return given if given in self._known else address_of(request, self._exposure.trusted_hops)
+
+    def _hash_given(self, request: Request) -> str:
+        """Of the token, or of the one that stands behind it; empty: there is none."""
         _, secret = _scheme_and_secret(request.header(b"authorization"))
         secret = secret or secret_of(request)
-        if not secret:
-            return address_of(request, self._exposure.trusted_hops)
+        if not secret or not self._exposure.login:
+            return ""
         claims = signed_claims(self._web.owner.vault, secret) if looks_like(secret) else None
         return claims.tok if claims is not None else hash_of(secret)
+
+    def _know(self, request: Request) -> None:
+        if (given := self._hash_given(request)) and self._exposure.rate:
+            if given not in self._known:  # this very request was its first
+                self._pace.setdefault(given, (2.0 * self._exposure.rate - 1, self._clock()))
+            self._known[given] = None
+            self._known.move_to_end(given)
+            if len(self._known) > CALLERS_MAX:
+                self._known.popitem(last=False)
 
 
 def _refuse_doubles(request: Request) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -226,6 +228,28 @@ def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[An
         return decoder.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid_body(error) from error
+
+
+def refuse_doubles(data: bytes | bytearray | None) -> None:
+    """Raises BadInput for an object with two fields of one name: which of them was meant nobody knows.
+
+    What is no JSON is left to who decodes it.
+    """
+    with contextlib.suppress(ValueError, RecursionError):
+        json.loads(data or b"{}", object_pairs_hook=_refuse_double, parse_int=_unread, parse_float=_unread)
+
+
+def _refuse_double(pairs: list[tuple[str, None]]) -> None:
+    if len(names := {name for name, _ in pairs}) < len(pairs):
+        twice = next(name for name in names if sum(name == one for one, _ in pairs) > 1)
+        raise BadInput(
+            f"the request has {twice[:100]!r} more than once in one object; nothing was changed",
+            "name it once",
+        )
+
+
+def _unread(_: str) -> None:
+    return None
 
 
 DEPTH_MAX = 64

@@ -39,6 +39,7 @@ from muster.web.http import (
     error_reply,
     if_seq,
     json_reply,
+    refuse_doubles,
 )
 from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts, said_by
 from muster.web.refusals import as_page, wants_page
@@ -148,6 +149,8 @@ class Route:
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
+            if not self._for_workers:  # our own programs say nothing twice
+                refuse_doubles(request.body)
             if request.identity is not None:
                 request.body = said_by(request.identity, request.body, self._decoder.type)
             body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -105,6 +106,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         events=detail["events"][-EVENTS_SHOWN:],
         bars=bars(detail["attempts"], time.time_ns() // 1_000_000),
         width=WIDTH,
+        own_host=os.uname().nodename,
         transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
