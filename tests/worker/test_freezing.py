@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from around import worker_context
+from msgspec.structs import replace
 
 from muster.agents.command import CommandAgent
 from muster.config.settings import AgentConfig
@@ -102,6 +103,8 @@ class Line:
 
     def __init__(self, folder: Path, host: StoresHost, lease_s: float) -> None:
         self.cut = False
+        self.told_s: float | None = None
+        """The lease by the settings of the server where the worker has registered, where that was another one."""
         self.renewed_s = 0.0
         clock = SystemClock(host.boot_id)
         self.store = SqliteStore.open(folder / "store.db")
@@ -136,7 +139,8 @@ class Line:
         return self.execute(command)
 
     def register(self, command: c.Register) -> Any:
-        return self._call(command)
+        told = self._call(command)
+        return told if self.told_s is None else replace(told, lease_s=self.told_s)
 
     def claim(self, command: c.Claim, *, wait_s: float) -> Any:
         answer = self._call(command)
@@ -293,8 +297,12 @@ def test_it_stands_still_before_the_lease_ends_and_goes_on_when_it_is_renewed(ma
 
 
 @pytest.mark.promise("L5")
-def test_nothing_is_done_beside_the_next_attempt_and_the_old_tree_is_killed(make: Any) -> None:
+@pytest.mark.parametrize("told_s", [None, 600.0])
+def test_nothing_is_done_beside_the_next_attempt_and_the_old_tree_is_killed(
+    make: Any, told_s: float | None
+) -> None:
     stage = make()
+    stage.line.told_s = told_s
     task_id = stage.begin()
     stage.freeze()
     stage.reap(task_id)

@@ -184,6 +184,7 @@ class Claims:
                     if text.input_context != "{}"
                     else {},
                     has_secrets=bool(text.has_secrets),
+                    lease_s=attempt.lease_ms / 1000,
                 )
             )
         return tuple(jobs)

@@ -83,6 +83,9 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     """With stars in place of its secrets ..."""
     has_secrets: bool = False
     """... which there are: who has the attempt asks for them."""
+    lease_s: float | None = None
+    """How long its holder is trusted since it was heard last, whatever it was told as it registered, perhaps by a
+    server with other settings.  None: as it was told."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

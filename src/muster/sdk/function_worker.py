@@ -132,8 +132,9 @@ class FunctionWorker(Holder):
     def _claim(self, command: c.Claim) -> Claimed | None:
         asked_s = boot_s()
         claimed = super()._claim(command)
-        late = command.start and boot_s() - asked_s > self.lease_s
-        if claimed is None or not (late and claimed.jobs):
+        if claimed is None or not (command.start and claimed.jobs):
+            return claimed
+        if boot_s() - asked_s <= min(job.lease_s or self.lease_s for job in claimed.jobs):
             return claimed
         for job in claimed.jobs:  # somebody else may have it by now
             self._tell([c.Release(**_named(job), reason="the answer to its claim came too late")])

@@ -102,7 +102,7 @@ class Holder:
         heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
         heart.start()
         if self._lease_s is not None:
-            threading.Thread(target=self._guard, args=(self._lease_s,), name="guard", daemon=True).start()
+            threading.Thread(target=self._guard, name="guard", daemon=True).start()
         slots = [
             threading.Thread(target=self._slot, name=f"slot-{n}", daemon=True) for n in range(self._threads)
         ]
@@ -128,7 +128,8 @@ class Holder:
     def _holding(self, job: ClaimedJob) -> Iterator[Orders]:
         """Its lease is kept alive, and what is ordered is heard."""
         key = (job.task_id, job.epoch)
-        with Orders(LeaseGuard(self._lease_s), job.proof) as orders:
+        lease_s = None if self._lease_s is None else job.lease_s or self._lease_s
+        with Orders(LeaseGuard(lease_s), job.proof) as orders:
             with self._lock:
                 self._held[key] = orders
             try:
@@ -198,9 +199,15 @@ class Holder:
                     self._die()
                 return None
 
-    def _guard(self, lease_s: float) -> None:
+    def _shortest_s(self) -> float:
+        """Of the leases that this worker has."""
+        with self._lock:
+            held = [orders.lease_guard.lease_s for orders in self._held.values()]
+        return min((lease_s for lease_s in held if lease_s is not None), default=self.lease_s)
+
+    def _guard(self) -> None:
         """No call to the owner may hold this thread up: that is when it is needed."""
-        while not self._finished.wait(min(LOOK_S, margin_s(lease_s) / 4)):
+        while not self._finished.wait(min(LOOK_S, margin_s(self._shortest_s()) / 4)):
             with self._lock:
                 held = tuple(self._held.values())
             for orders in held:
@@ -215,7 +222,9 @@ class Holder:
             heartbeat = c.Heartbeat(worker_id=self._worker_id, attempts=held, proofs=proofs)
             sent_s = boot_s()
             try:
-                answer = self._crew.heartbeat(heartbeat, wait_s=self._heartbeat_s)
+                answer = self._crew.heartbeat(
+                    heartbeat, wait_s=min(self._heartbeat_s, self._shortest_s() / 3)
+                )
                 wait_s, self._heard_s = RECONNECT_FIRST_S, time.monotonic()
             except MusterError as error:
                 log.debug("heartbeat: %s", error)

@@ -31,7 +31,7 @@ class LeaseGuard:
     """`lease_s` None: the store is on this host.  Its owner kills what it frees, so nobody is ever frozen."""
 
     def __init__(self, lease_s: float | None = None, clock_s: Callable[[], float] = boot_s) -> None:
-        self._lease_s = lease_s
+        self.lease_s = lease_s
         self._clock_s = clock_s
         self._lock = threading.Lock()
         self._process: RunningProcess | None = None
@@ -63,10 +63,10 @@ class LeaseGuard:
 
     def heard(self, sent_s: float) -> None:
         """The owner has renewed the lease, as an answer to a request that was sent at `sent_s`."""
-        if self._lease_s is None:
+        if self.lease_s is None:
             return
         with self._lock:
-            self._sure_until_s = max(self._sure_until_s, sent_s + self._lease_s - margin_s(self._lease_s))
+            self._sure_until_s = max(self._sure_until_s, sent_s + self.lease_s - margin_s(self.lease_s))
             if self._frozen_at_s is None or self._clock_s() >= self._sure_until_s:
                 return
             self._stood_still_s += time.monotonic() - self._frozen_at_s
@@ -77,7 +77,7 @@ class LeaseGuard:
 
     def look(self) -> None:
         """Freezes the tree where its lease is not sure any more."""
-        if self._lease_s is None:
+        if self.lease_s is None:
             return
         with self._lock:
             if self._process is None or self._clock_s() < self._sure_until_s:
