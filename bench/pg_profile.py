@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, Self
 
@@ -10,6 +11,7 @@ from setting import Stopwatch
 
 from muster.stores.postgres.session import SQL
 
+_WRITTEN = re.compile(r"(?:INSERT INTO|UPDATE) (\w+)")
 _WAYS = ("fetch", "fetchrow", "fetchval", "execute", "executemany")
 
 
@@ -59,6 +61,10 @@ def _named(statement: str) -> str:
             return name
     if "mark_commit" in statement:
         return "commit"
+    if statement.startswith("WITH w0 "):
+        return f"write {'+'.join(_WRITTEN.findall(statement))}"
+    if statement.startswith("SELECT ARRAY("):
+        return "read ahead"
     words = statement.split()
     if "INSERT" in words:
         return f"insert {words[words.index('INSERT') + 2]}"

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import apsw
 
+from muster.ports.locks import Ahead
 from muster.ports.store import Transaction
 from muster.stores.sqlite.known_rows import SQL
 from muster.stores.sqlite.store import SqliteStore
@@ -82,10 +83,10 @@ class RecordingStore(SqliteStore):
         self._tx = SqliteTransaction(self._recording_connection)  # type: ignore[arg-type]
         self.recording: Recording = []
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         self._recording_connection.written = []
         before = self._writer.total_changes()
-        result = await super().transact(work)
+        result = await super().transact(work, ahead)
         changes = self._writer.total_changes() - before
         self.recording.append(Recorded(self._recording_connection.written, changes))
         return result

@@ -21,6 +21,7 @@ from muster.ports.locks import (
     PLAN_FILES,
     TERM,
     WEBHOOKS,
+    Ahead,
     Locks,
     worker_lock,
 )
@@ -40,12 +41,12 @@ class SharedStore:
         self.locked: list[Locks] = []
         """All that was ever named."""
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         async def watched(tx: Transaction) -> T:
             return await work(_HeldTransaction(tx, _Held(self.locked), suspends=self._suspends))
 
         async with self._turn:
-            return await self.store.transact(watched)
+            return await self.store.transact(watched, ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)

@@ -44,6 +44,7 @@ async def transact(store: PostgresStore, work: Work) -> object:
 def adding(task_id: int) -> Work:
     async def add(tx: Tx) -> None:
         await tx.write(writes(new_tasks=[new_task(task_id)], events=[make_event(task_id, 1)]), NOW)
+        await tx.plan_names()  # whatever was written is in the database before anything is asked
 
     return add
 

@@ -207,7 +207,8 @@ def test_webhooks_are_kept_with_their_sealed_secret(two: Subject) -> None:
     assert two.tx("webhooks") == two.read("webhooks") == [first, second]
     two.tx("reseal_webhook", 4, "anew")
     assert [two.read("webhook_secret", number) for number in (3, 4, 9)] == ["sealed 3", "anew", None]
-    assert two.of(ELSEWHERE).read("webhook_secret", 3) is None
+    assert two.of(ELSEWHERE).read("webhook_secret", 3) is two.of(ELSEWHERE).tx("webhook_secret", 3) is None
+    assert two.tx("webhook_secret", 3) == "sealed 3"
     changed = replace(first, failures=2, last_delivered_at_ms=9, disabled="gone")
     two.tx("update_webhook", changed)
     two.tx("add_messages", [make_message(4, "m", "task 1")])

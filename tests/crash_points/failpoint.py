@@ -27,6 +27,7 @@ from muster.engine.commands import Applied, Engine
 from muster.engine.policy import Policy
 from muster.model.task import Now
 from muster.ports.engine import Asked
+from muster.ports.locks import Ahead
 from muster.ports.runtime import Chance
 from muster.ports.store import Reads, Store, Transaction
 
@@ -128,13 +129,13 @@ class _Brink:
     def reads(self) -> Reads:
         return self._store.reads
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         async def to_the_brink(tx: Transaction) -> T:
             done = await work(tx)
             self._failpoint.at("before_commit", _NAMES.get())
             return done
 
-        return await self._store.transact(to_the_brink)
+        return await self._store.transact(to_the_brink, ahead)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from muster.model.task import Now
+from muster.ports.locks import Ahead
 from muster.ports.store import Transaction
 from muster.stores.postgres.statements import load
 from muster.stores.postgres.store import PostgresStore
@@ -37,11 +38,11 @@ class DrivenPostgres:
         self.store = self._runner.run(PostgresStore.open(url))
         self.reads = _DrivenReads(self.store.reads, self._runner)
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         async def by_the_tests_clock(tx: Transaction) -> T:
             return await work(_TestsClock(tx))  # type: ignore[arg-type]
 
-        return self._runner.run(self.store.transact(by_the_tests_clock))
+        return self._runner.run(self.store.transact(by_the_tests_clock, ahead))
 
     async def halt(self, reason: str) -> Any:
         return self._runner.run(self.store.halt(reason))

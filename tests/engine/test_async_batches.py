@@ -24,6 +24,7 @@ from muster.model.states import TaskStatus
 from muster.model.task import Now
 from muster.model.views import TaskFilter
 from muster.ports.engine import Asked
+from muster.ports.locks import Ahead
 from muster.ports.store import Transaction
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 from shared_store import SharedStore
@@ -39,14 +40,14 @@ class FaultyStore(SharedStore):
         self.faults: list[MusterError | None] = []
         self.at_once, self.most_at_once = 0, 0
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         fault = self.faults.pop(0) if self.faults else None
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
             if fault is not None and not isinstance(fault, CommitUnknown):
                 raise fault
-            done = await super().transact(work)
+            done = await super().transact(work, ahead)
         finally:
             self.at_once -= 1
         if fault is not None:

@@ -39,6 +39,7 @@ class Claims:
 
         Raises Conflict for a worker that was declared dead.
         """
+        await view.tx.claim_follows(command.worker_id, command.request_id)
         worker = await view.tx.worker(command.worker_id)
         if worker is None or worker.permanent:
             raise Conflict(f"{command.worker_id} was declared dead", "register under a new name")

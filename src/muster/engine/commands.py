@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from muster.engine import permissions
 from muster.engine.access import Access
 from muster.engine.agents import Agents
+from muster.engine.ahead import ahead_of
 from muster.engine.audit import add_seal
 from muster.engine.claims import Claims
 from muster.engine.clock_jumps import set_clock
@@ -197,6 +198,7 @@ class Engine:
         """One transaction for all commands, `now` by this host's clocks.  Raises only what concerns the whole
         batch, then undone."""
 
+        ahead = ahead_of(asked, self._for_all) if self.store.shared else None
         given: list[c.Claim] = []
         memory = self._memory or Memory.of_one(self._grants)
 
@@ -210,7 +212,8 @@ class Engine:
                 commands = [(i, asked[i].command) for i in places]
                 if workspace_id != NOBODYS:
                     if self.store.shared:  # before anything is read that may be decided on
-                        await tx.of(workspace_id).lock(locks_of(command for _, command in commands))
+                        wanted = ahead.locks if ahead else locks_of(command for _, command in commands)
+                        await tx.of(workspace_id).lock(wanted)
                     given.extend(await self._work_in(await views.of(workspace_id), commands, outcomes))
                     continue
                 for i, command in commands:
@@ -222,7 +225,7 @@ class Engine:
             return Applied([o for o in outcomes if o is not None], self._topics(made, kinds))
 
         try:
-            applied = await self.store.transact(work)
+            applied = await self.store.transact(work, ahead)
         except BaseException as error:
             memory.forget()
             if isinstance(error, StoreRewound):

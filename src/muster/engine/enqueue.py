@@ -344,6 +344,7 @@ class Enqueuer:
         ids: Mapping[str, int],
         done: set[str],
     ) -> None:
+        now = view.now
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
         spec = self.policy.filled(self._with_profile(spec))
         lane = lane_key(plan.id, spec)
@@ -352,26 +353,25 @@ class Enqueuer:
             task_id=kept.task_id,
             workspace_id=view.tx.workspace_id,
             plan_id=plan.id,
-            lane_id=await view.tx.lane_id(lane, view.now.wall_ms),
+            lane_id=await view.tx.lane_id(lane, now.wall_ms),
             unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
-            now=view.now,
+            now=now,
         )
         view.add(decision)
         if spec.idempotency_key is not None:
-            at_ms = view.now.wall_ms
-            await view.tx.add_idempotent(spec.idempotency_key, kept.body_hash, kept.task_id, at_ms)
+            await view.tx.add_idempotent(spec.idempotency_key, kept.body_hash, kept.task_id, now.wall_ms)
         view.insert(
             NewTask(
-                **values_of(spec, view.now.wall_ms),
+                **values_of(spec, now.wall_ms),
                 task_id=kept.task_id,
                 input_sealed=kept.sealed,
                 key=spec.key,
                 parent_task_id=ids[spec.parent] if spec.parent is not None else spec.parent_task_id,
-                not_after_ms=spec.ends_at_ms(view.now.wall_ms),
+                not_after_ms=spec.ends_at_ms(now.wall_ms),
                 from_file=command.whole or command.source is not None,
                 created_by=command.actor,
-                created_at_ms=view.now.wall_ms,
+                created_at_ms=now.wall_ms,
                 dependencies=parents,
             ),
             decision.task,
@@ -414,6 +414,12 @@ def _names(command: c.Enqueue) -> set[str]:
         if spec.parent is not None:
             names.add(spec.parent)
     return names
+
+
+def sought_keys(command: c.Enqueue) -> set[str]:
+    """Those that are looked up in the plan: what it names, and what new tasks without a key may be called."""
+    bare = {short_slug(spec.title) for spec in command.tasks if spec.key is None}
+    return _names(command).union(*map(_numbered, bare))
 
 
 def _secrets_of(command: c.Enqueue, known: Collection[str]) -> dict[int, dict[str, str]]:

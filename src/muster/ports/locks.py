@@ -60,6 +60,20 @@ class Locks(Struct, frozen=True):
         return bool(self.names or self.shared or self.tasks)
 
 
+class Ahead(Struct, frozen=True):
+    """What the work of a transaction asks for first, all of one workspace: a store to which each question costs
+    time may take it by few.  The work asks for all of it all the same."""
+
+    workspace_id: int
+    locks: Locks
+    plans: frozenset[str] = frozenset()
+    """Names of those that it looks for."""
+    keys: frozenset[str] = frozenset()
+    """Of tasks that it looks for in these plans."""
+    adds: int = 0
+    """So many tasks it adds, if all that is asked is granted."""
+
+
 def locks(*names: str) -> Locks:
     return Locks(names=frozenset(names))
 

@@ -24,7 +24,7 @@ from muster.ports.agent_rows import AgentReads, AgentTx
 from muster.ports.attempt_rows import AttemptCommon, AttemptReads, AttemptTx
 from muster.ports.audit_rows import AuditCommon, AuditReads, AuditTx
 from muster.ports.hooks import HookReads, HookTx
-from muster.ports.locks import Locks
+from muster.ports.locks import Ahead, Locks
 from muster.ports.people_rows import PeopleCommon, PeopleReads, PeopleTx
 from muster.ports.plan_rows import PlanCommon, PlanReads, PlanTx
 from muster.ports.task_rows import TaskCommon, TaskReads, TaskTx
@@ -184,7 +184,7 @@ class Store(Protocol):
     def fault(self) -> StoreFault | None:
         """Why nothing is written any more; None while all is well."""
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         """Runs `work` in one durable transaction: rolled back where it raises, synced before this returns (S6).
 
         Raises StoreHalted once a sync has failed (S17), StoreRewound once `halt` was called; where nothing was

@@ -15,6 +15,9 @@ class WorkerCommon(Protocol):
 
 
 class WorkerTx(Protocol):
+    async def claim_follows(self, worker_id: str, request_id: str) -> None:
+        """What a claim of this worker asks for may be read at once; it is asked for all the same."""
+
     async def put_worker(self, worker: WorkerRow) -> None: ...
 
     async def worker_elsewhere(self, worker_id: str) -> bool:

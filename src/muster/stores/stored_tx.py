@@ -49,6 +49,9 @@ class StoredTx(StoredQueries):
     def _own(self, rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         return [(*row, self.workspace_id) for row in rows]
 
+    async def claim_follows(self, worker_id: str, request_id: str) -> None:
+        """Nothing is cheaper before it is asked for."""
+
     async def plan_names(self) -> set[str]:
         return {row[0] for row in await self._all("plan_names")}
 

@@ -21,6 +21,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Grants, Signer
 from muster.model.task import Now
 from muster.ports.engine import Asked
+from muster.ports.locks import Ahead
 from muster.ports.store import Reads, Store, Transaction
 from muster.runtimes.local import LocalWakeups
 from muster.stores.sqlite.store import SqliteStore
@@ -72,7 +73,7 @@ class StruckStore:
     def reads(self) -> Reads:
         return self.store.reads
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(self, work: Callable[[Transaction], Awaitable[T]], ahead: Ahead | None = None) -> T:
         async def struck(tx: Transaction) -> T:
             done = await work(tx)
             if self.full:
@@ -83,7 +84,7 @@ class StruckStore:
                 raise OwnerCrash
             return done
 
-        return await self.store.transact(struck)
+        return await self.store.transact(struck, ahead)
 
     async def halt(self, reason: str) -> NoReturn:
         """No store was put back in here, so nobody can prove an epoch that this one does not know."""

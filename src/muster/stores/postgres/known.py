@@ -26,7 +26,8 @@ class StoreKnown:
         self._tasks: dict[int, tuple[Task, int]] = {}
         self._lanes: dict[int, Lane] = {}
         self._numbers: dict[tuple[int, LaneKey], int] = {}
-        self._names: dict[str, None] = {}
+        self._names: dict[bool, dict[str, None]] = {False: {}, True: {}}
+        """Of what is kept by name, by whether that is the store's own."""
 
     def remember(self, held: HeldRows[Task], added: Collection[int]) -> None:
         """As a committed transaction has left them; not those that it has `added`, which nobody has read."""
@@ -66,8 +67,13 @@ class StoreKnown:
             self._numbers.clear()
         self._numbers[workspace_id, key] = number
 
-    def asked(self, name: str) -> list[str]:
+    def names(self, workspace_id: int) -> list[str]:
+        """What was asked for before, of any workspace, or of the store's own (0)."""
+        return list(self._names[workspace_id == 0])
+
+    def asked(self, workspace_id: int, name: str) -> list[str]:
         """That name, and those that were asked for before."""
-        if len(self._names) < _NAMES_ASKED_MAX:
-            self._names[name] = None
-        return list(self._names) if name in self._names else [name]
+        names = self._names[workspace_id == 0]
+        if len(names) < _NAMES_ASKED_MAX:
+            names[name] = None
+        return list(names) if name in names else [name]

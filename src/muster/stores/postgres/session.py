@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -11,10 +11,12 @@ import asyncpg
 
 from muster.model.errors import Contended
 from muster.model.numbers import first_id
-from muster.model.rows import LaneKey
+from muster.model.rows import LaneKey, Plan
 from muster.model.task import Attempt, Task
-from muster.ports.locks import GRANTS, STORE_WIDE, Locks
-from muster.stores.postgres.changes import HeldRows, HeldTable
+from muster.ports.locks import GRANTS, STORE_WIDE, Ahead, Locks
+from muster.stores.postgres.adding import NewRows
+from muster.stores.postgres.ahead import AnswersAhead, Question
+from muster.stores.postgres.changes import HeldRows, HeldTable, Row
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.statements import for_one, load
 from muster.stores.postgres.together import Together, Write
@@ -25,6 +27,10 @@ TASKS = HeldTable("tasks", Task, 1, versioned=True)
 ATTEMPTS = HeldTable("attempts", Attempt, 2, versioned=False)
 """Whoever holds the task holds its attempts."""
 _TOGETHER = Together()
+_PLAN_NAME = Plan.__struct_fields__.index("name")
+_EDGES = frozenset({"insert_dependency", "drop_dependencies"})
+"""Statements after which other tasks may wait."""
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _SIGN = 1 << 31
 STORES_OWN = 0
 """Stands for the workspace of what is the store's own."""
@@ -57,38 +63,159 @@ class Session:
         """Numbers of those that this transaction has added, by workspace."""
         self._held: set[tuple[int, str]] = set()
         """Names of locks, by workspace."""
+        self._locked: set[int] = set()
+        """Tasks that are held since the beginning."""
+        self._children_of: dict[int, set[int]] = {}
+        """What waits for tasks that are held."""
+        self.answers = AnswersAhead(SQL.by_name.__getitem__)
+        self.absent: set[tuple[int, str]] = set()
+        """Keys that these plans did not have when they were looked up; whoever adds one of them too is told."""
+        self._adds = 0
+        """So many tasks this transaction is known to add."""
+        self._room: dict[tuple[int, int], int] = {}
+        """What is left of the room that was taken, by workspace and how many may wait at most."""
+        self._ids = range(0)
+        """Numbers that were taken with it."""
+        self._adding = NewRows(self._write)
         self.wrote = False
         """Something that is to outlive the transaction."""
         self.granted = 0
         """The highest epoch that it has granted."""
 
-    async def begin(self, server: str, slot: int) -> StoreAtBegin:
-        row = await self.first("begun", *lock_key(STORES_OWN, GRANTS), server, slot)
-        self.at_ms = row[1]
-        return StoreAtBegin(*row[2:])
+    async def begin(self, server: str, slot: int, ahead: Ahead | None) -> StoreAtBegin:
+        """With what `ahead` names, which is asked of the database by two statements; GRANTS is held first."""
+        words = [_BEGIN, "SELECT pg_advisory_xact_lock_shared({}, {})".format(*lock_key(STORES_OWN, GRANTS))]
+        begun = ("begun", (server, slot))
+        if ahead is None:
+            await self.connection.execute("; ".join(words))
+            row = await self.first(begun[0], *begun[1])
+        else:
+            await self.connection.execute("; ".join([*words, *self._holding(ahead)]))
+            (row,) = await self._look_ahead(begun, ahead)
+        self.at_ms = row[0]
+        return StoreAtBegin(*row[1:])
+
+    def _holding(self, ahead: Ahead) -> Iterator[str]:
+        """Statements without bindings: there are none but numbers."""
+        workspace_id, wanted = ahead.workspace_id, ahead.locks
+        for name, shared, whose in self._new_names(workspace_id, wanted):
+            how = "_shared" if shared else ""
+            yield "SELECT pg_advisory_xact_lock{}({}, {})".format(how, *lock_key(whose, name))
+            if not shared:
+                self._held.add((whose, name))
+        if wanted.tasks:
+            tasks, ending = (",".join(map(str, sorted(ids))) for ids in (wanted.tasks, wanted.ending))
+            yield f"SELECT hold_tasks('{{{tasks}}}', '{{{ending}}}', {workspace_id:d})"
+
+    async def _look_ahead(self, begun: Question, ahead: Ahead) -> list[Any]:
+        own, wanted = ahead.workspace_id, ahead.locks
+        questions = [begun, *((name, (own,)) for name in ("webhooks", "agents"))]
+        if ahead.plans:
+            self._adds = ahead.adds
+            questions += [("plans_named", (list(ahead.plans), own))]
+            questions += [("keys_of_plans", (list(ahead.plans), list(ahead.keys), own))]
+        if wanted.tasks:
+            ids, ending = list(wanted.tasks), list(wanted.ending)
+            questions += [("plans_of", (ids, own)), ("held_versions", (ids, ending, own))]
+            questions += [("held_children", (ending,))] if ending else []
+        metas = [(workspace_id, self._known.names(workspace_id)) for workspace_id in (STORES_OWN, own)]
+        questions += [("metas", named) for named in metas if named[1]]
+        found = await self._read(questions)
+        for question, rows in zip(questions[1:], found[1:], strict=True):
+            self._keep_ahead(question, rows, ahead)
+        return found[0]
+
+    def _keep_ahead(self, question: Question, rows: list[Any], ahead: Ahead) -> None:
+        name, bindings = question
+        match name:
+            case "metas":
+                workspace_id, names = bindings
+                values = dict(rows)
+                self.metas |= {(workspace_id, one): values.get(one) for one in names}
+            case "plans_of":
+                for row in rows:
+                    self.answers.keep(("plan", (row[0], ahead.workspace_id)), [row])
+            case "plans_named":
+                by_name = {row[_PLAN_NAME]: row for row in rows}
+                for one in ahead.plans:
+                    found = [by_name[one]] if one in by_name else []
+                    self.answers.keep(("plan_by_name", (one, ahead.workspace_id)), found)
+                self.absent |= {(row[0], key) for row in rows for key in ahead.keys}
+            case "keys_of_plans":
+                self.absent.difference_update(map(tuple, rows))
+            case "held_versions":
+                self._locked.update(row[0] for row in rows)
+                for task_id, version in rows:
+                    if (task := self._known.task(task_id, version)) is not None:
+                        self.tasks.keep(task, version)
+            case "held_children":
+                self._note_children(ahead.locks.ending, rows)
+            case _:
+                self.answers.keep(question, rows)
+
+    async def _read(self, questions: Sequence[Question]) -> list[list[Any]]:
+        await self.settle()
+        sql = self.answers.statement(questions)
+        bindings = chain.from_iterable(bound for _, bound in questions)
+        return list(await self.connection.fetchrow(sql, *bindings))
+
+    async def read_ahead(self, questions: Sequence[Question]) -> None:
+        """By one statement, what will be asked one by one."""
+        for question, rows in zip(questions, await self._read(questions), strict=True):
+            self.answers.keep(question, rows)
 
     def held_since(self, at_ms: int) -> None:
         self.at_ms = max(self.at_ms, at_ms)  # the database's clock may be set back
 
     async def all(self, name: str, *bindings: Any) -> list[Any]:
+        if (known := self.answers.of(name, bindings)) is not None:
+            return known
+        await self.settle()
         found: list[Any] = await self.connection.fetch(self._sql(name), *bindings)
         return found
 
     async def first(self, name: str, *bindings: Any) -> Any:
+        await self.settle()
         return await self.connection.fetchrow(self._sql(name), *bindings)
 
     async def value(self, name: str, *bindings: Any) -> Any:
+        await self.settle()
         return await self.connection.fetchval(self._sql(name), *bindings)
 
     async def many(self, name: str, rows: Collection[tuple[Any, ...]]) -> None:
         if rows:
+            await self.settle()
             await self.connection.executemany(self._sql(name), rows)
+
+    async def add(self, *rows: Sequence[Row]) -> None:
+        """New tasks, their edges, and events: they are written before anything else is asked."""
+        self.wrote = True
+        self.answers.forget_lanes()
+        if rows[1]:
+            self._children_of.clear()
+        await self._adding.add(*rows)
+
+    def note_added(self, task: Task, key: str | None) -> None:
+        self.tasks.keep(task, 1)
+        self.added.add(task.id)
+        self.absent.discard((task.plan_id or 0, key or ""))
+
+    async def settle(self) -> None:
+        await self._adding.settle()
+
+    async def give_up(self) -> None:
+        await self._adding.give_up()
 
     async def write(self, writes: Sequence[Write]) -> None:
         """Raises Contended where a row is not what it was when it was read."""
-        if not writes:
-            return
-        self.wrote = True
+        if writes:
+            await self.settle()
+            self.wrote = True
+            self.answers.forget()
+            self._children_of.clear()
+            await self._write(writes)
+
+    async def _write(self, writes: Sequence[Write]) -> None:
         sql = _TOGETHER.of(writes) if len(writes) > 1 else None
         if sql:
             row = await self.connection.fetchrow(sql, *chain.from_iterable(write.bound for write in writes))
@@ -103,40 +230,74 @@ class Session:
             raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
     def _sql(self, name: str) -> str:
-        self.wrote = self.wrote or name in SQL.writing
+        if name in SQL.writing:
+            self.wrote = True
+            if name != "take_room":
+                self.answers.forget()
+            if name in _EDGES:
+                self._children_of.clear()
         return SQL.by_name[name]
+
+    async def take_room(self, workspace_id: int, count: int, most: int) -> bool:
+        """For what this transaction is known to add, where there is as much, and with its numbers."""
+        room = (workspace_id, most)
+        if self._room.get(room, -1) < count:
+            for wanted in dict.fromkeys((max(count, self._adds), count)):
+                row = await self.first("take_room", workspace_id, wanted, most, first_id(self.at_ms))
+                if row is not None:
+                    self._room[room] = wanted
+                    self._ids = range(row[0], row[0] + wanted)
+                    break
+            else:
+                return False
+        self._room[room] -= count
+        return True
 
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
         if not count:
             return []
+        if count <= len(self._ids) and self._ids[0] >= first_id(wall_ms):
+            taken, self._ids = self._ids[:count], self._ids[count:]
+            return list(taken)
+        self._ids = range(0)
         first = await self.value("take_ids", count, first_id(wall_ms))
         return list(range(first, first + count))
 
     async def lock(self, workspace_id: int, wanted: Locks) -> bool:
         """The names, each in the order of all; whether there was one that was not held already."""
-        names = {(name, False) for name in wanted.names} | {
-            (name, True) for name in wanted.shared - wanted.names
-        }
-        new = sorted(one for one in names if (_whose(workspace_id, one[0]), one[0]) not in self._held)
-        for name, shared in new:
+        new = self._new_names(workspace_id, wanted)
+        for name, shared, whose in new:
             statement = "lock_shared" if shared else "lock"
-            whose = _whose(workspace_id, name)
             _, at_ms = await self.first(statement, *lock_key(whose, name))
             self.held_since(at_ms)
             if not shared:
                 self._held.add((whose, name))
         if new:
-            self.metas.clear()
+            self._waited()
         return bool(new)
+
+    def _new_names(self, workspace_id: int, wanted: Locks) -> list[tuple[str, bool, int]]:
+        """Those that are not held, in the order of all: each with whether it is to be shared, and whose it is."""
+        names = {(name, False, _whose(workspace_id, name)) for name in wanted.names}
+        names |= {(name, True, _whose(workspace_id, name)) for name in wanted.shared - wanted.names}
+        return sorted(one for one in names if (one[2], one[0]) not in self._held)
+
+    def _waited(self) -> None:
+        """What was read before may have changed meanwhile."""
+        self.metas.clear()
+        self.absent.clear()
+        self.answers.forget()
 
     async def hold_tasks(self, workspace_id: int, wanted: Locks) -> bool:
         """The tasks, and what waits for those that may end, in the order of their numbers."""
         ids = set(wanted.tasks)
         children = await self._children(wanted)
         missing = [i for i in ids | children if self.tasks.get(i) is None]
-        if not missing:
+        if self._locked.issuperset(missing):
+            if missing:
+                await self._load(missing, workspace_id)
             return False
-        self.metas.clear()
+        self._waited()
         await self.load_tasks(missing, workspace_id)
         # Whoever held a parent until now may have been given one more child.
         if later := [i for i in await self._children(wanted) - children if self.tasks.get(i) is None]:
@@ -147,6 +308,9 @@ class Session:
         """Holds them in the order of their numbers: from then on they are as they are kept here."""
         if self._known.most(ids):
             ids = await self._hold_known(ids, workspace_id)
+        await self._load(ids, workspace_id)
+
+    async def _load(self, ids: list[int], workspace_id: int) -> None:
         for row in await self.all("tasks", ids, workspace_id) if ids else ():
             self.keep(row)
 
@@ -170,7 +334,19 @@ class Session:
     async def _children(self, wanted: Locks) -> set[int]:
         if not wanted.ending:
             return set()
+        if all(parent_id in self._children_of for parent_id in wanted.ending):
+            return set().union(*(self._children_of[parent_id] for parent_id in wanted.ending))
         return {row[0] for row in await self.all("waiting_children", list(wanted.ending))}
+
+    def _note_children(self, parents: Collection[int], edges: Iterable[tuple[int, int]]) -> None:
+        """Of parents that are held, so that nobody else gives them one more."""
+        self._children_of |= {parent_id: set() for parent_id in parents}
+        for parent_id, child_id in edges:
+            self._children_of[parent_id].add(child_id)
+
+    def childless(self, parents: Collection[int]) -> bool:
+        """Whether nothing waits for these, as far as that is known."""
+        return all(self._children_of.get(parent_id) == set() for parent_id in parents)
 
 
 def _whose(workspace_id: int, name: str) -> int:

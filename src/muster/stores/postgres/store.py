@@ -14,6 +14,7 @@ import asyncpg
 
 from muster.model.answers import BackedUp
 from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFault, StoreFull, StoreRewound
+from muster.ports.locks import Ahead
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
@@ -139,7 +140,9 @@ class PostgresStore:
     async def migrate(self) -> None:
         await _migrated(self._url)
 
-    async def transact(self, work: Callable[[PostgresTransaction], Awaitable[T]]) -> T:
+    async def transact(
+        self, work: Callable[[PostgresTransaction], Awaitable[T]], ahead: Ahead | None = None
+    ) -> T:
         """As in ports.store; at most WRITERS of one server at a time."""
         if self._fault is not None and not self._restoring:
             raise self._fault
@@ -148,7 +151,7 @@ class PostgresStore:
             async with self._writers.acquire() as connection, _undone(connection):
                 slot = self._marks.take_slot()
                 try:
-                    return await self._transact(connection, slot, ending, work)
+                    return await self._transact(connection, slot, ending, work, ahead)
                 finally:
                     self._marks.give_back(slot)
         except _Behind as behind:
@@ -169,18 +172,23 @@ class PostgresStore:
         slot: int,
         ending: Ending,
         work: Callable[[PostgresTransaction], Awaitable[T]],
+        ahead: Ahead | None,
     ) -> T:
         marks = self._marks
-        await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
         known = self._known
         session = Session(connection, known)
-        begun = await session.begin(marks.server, slot)
+        begun = await session.begin(marks.server, slot, ahead)
         if not self._restoring:
             if begun.halted is not None:
                 raise self._halted(begun.halted)
             if not marks.fits(slot, begun.life, begun.commits):
                 raise _Behind("the database is not the one that it was; nothing was written")
-        result = await work(PostgresTransaction(session, known))
+        try:
+            result = await work(PostgresTransaction(session, known))
+            await session.settle()
+        except BaseException:
+            await session.give_up()
+            raise
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
             await ending.commit(connection, marks.last_words(slot, number, session.granted))

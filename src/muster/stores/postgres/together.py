@@ -42,11 +42,12 @@ class Together:
 def _made(writes: Sequence[Write]) -> str:
     parts, bound = list[str](), 0
     for number, write in enumerate(writes):
-        parts.append(f"w{number} AS ({_moved(write.sql, bound)} RETURNING 1)")
+        parts.append(f"w{number} AS ({moved(write.sql, bound)} RETURNING 1)")
         bound += len(write.bound)
     counts = ", ".join(f"(SELECT count(*) FROM w{number})" for number in range(len(writes)))  # noqa: S608
     return f"WITH {', '.join(parts)} SELECT {counts}"
 
 
-def _moved(sql: str, by: int) -> str:
+def moved(sql: str, by: int) -> str:
+    """The same statement, whose bindings begin so many places later."""
     return _SLOT.sub(lambda found: f"${int(found[1]) + by}", sql)

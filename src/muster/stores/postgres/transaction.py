@@ -22,6 +22,7 @@ class PostgresTransaction:
     def __init__(self, session: Session, known: StoreKnown) -> None:
         self._session, self._known = session, known
         self._parts: dict[int, PostgresTx] = {}
+        self._now = Now(0, 0, BOOT)
 
     def of(self, workspace_id: int) -> PostgresTx:
         part = self._parts.get(workspace_id)
@@ -30,7 +31,10 @@ class PostgresTransaction:
         return part
 
     def now(self, here: Now) -> Now:  # noqa: ARG002
-        return Now(self._session.at_ms, self._session.at_ms, BOOT)
+        at_ms = self._session.at_ms
+        if self._now.wall_ms != at_ms:
+            self._now = Now(at_ms, at_ms, BOOT)
+        return self._now
 
     @property
     def session(self) -> Session:
@@ -58,10 +62,16 @@ class PostgresTransaction:
         return row[0] if row else None
 
     async def store_metas(self, names: Collection[str]) -> dict[str, str]:
-        rows = await self._session.all("metas", STORES_OWN, list(names))
-        return {row[0]: row[1] for row in rows}
+        known = self._session.metas
+        if any((STORES_OWN, name) not in known for name in names):
+            asked = list(dict.fromkeys(one for name in names for one in self._known.asked(STORES_OWN, name)))
+            found = dict(await self._session.all("metas", STORES_OWN, asked))
+            known |= {(STORES_OWN, one): found.get(one) for one in asked}
+        values = ((name, known[STORES_OWN, name]) for name in names)
+        return {name: value for name, value in values if value is not None}
 
     async def set_store_meta(self, name: str, value: str) -> None:
+        self._session.metas.pop((STORES_OWN, name), None)
         await self._session.all("set_meta", STORES_OWN, name, value)
 
     async def workspace_of_tasks(self, ids: Collection[int]) -> dict[int, int]:

@@ -9,20 +9,19 @@ from typing import Any
 from msgspec.structs import astuple
 
 from muster.model.errors import Contended
-from muster.model.events import Event
-from muster.model.rows import Lane, LaneKey, NewTask, Plan, WorkerRow
+from muster.model.rows import Lane, LaneKey, Plan, WorkerRow
 from muster.model.task import Attempt, Now, Task
 from muster.model.views import JobText
 from muster.ports.found_rows import Existing
 from muster.ports.locks import Locks
 from muster.ports.store import Writes
+from muster.stores.postgres.adding import NEW_DEPENDENCIES, NEW_EVENTS, NEW_TASKS, OWN
 from muster.stores.postgres.changes import column_types
 from muster.stores.postgres.inserts import RowsInsert
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.session import SQL, Session
 from muster.stores.postgres.together import Write
 from muster.stores.rows import (
-    TEXTS,
     attempt_of,
     encode_json,
     lane_row,
@@ -33,15 +32,7 @@ from muster.stores.rows import (
 )
 from muster.stores.stored_tx import StoredTx, edited_row
 
-_OWN = {"workspace_id": "bigint"}
-_TEXT_TYPES = column_types(NewTask)
-NEW_TASKS = RowsInsert("tasks", column_types(Task) | {name: _TEXT_TYPES[name] for name in TEXTS})
-NEW_ATTEMPTS = RowsInsert("attempts", column_types(Attempt) | _OWN)
-NEW_EVENTS = RowsInsert("events", column_types(Event) | _OWN, first="mark_events(?)")
-"""Events get their ids once their writer is marked."""
-NEW_DEPENDENCIES = RowsInsert(
-    "dependencies", {"parent_id": "bigint", "child_id": "bigint", "met": "smallint"} | _OWN
-)
+NEW_ATTEMPTS = RowsInsert("attempts", column_types(Attempt) | OWN)
 
 
 class PostgresTx(StoredTx):
@@ -63,6 +54,15 @@ class PostgresTx(StoredTx):
         named = await self._session.lock(self.workspace_id, wanted)
         held = bool(wanted.tasks) and await self._session.hold_tasks(self.workspace_id, wanted)
         return named or held
+
+    async def claim_follows(self, worker_id: str, request_id: str) -> None:
+        own = self.workspace_id
+        questions = [
+            ("held", (worker_id, own)),
+            ("was_given", (worker_id, request_id, own)),
+            ("open_lanes", (own,)),
+        ]
+        await self._session.read_ahead([("worker", (worker_id,)), *questions])
 
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
         return await self._session.take_ids(count, wall_ms)
@@ -135,7 +135,7 @@ class PostgresTx(StoredTx):
         """With those that other transactions have asked for: whoever asks for one soon wants the others."""
         known = self._session.metas
         if (self.workspace_id, name) not in known:
-            names = self._known.asked(name)
+            names = self._known.asked(self.workspace_id, name)
             found = dict(await self._all("metas", self.workspace_id, names))
             known |= {(self.workspace_id, one): found.get(one) for one in names}
         return known[self.workspace_id, name]
@@ -176,7 +176,7 @@ class PostgresTx(StoredTx):
         return found
 
     async def make_room(self, count: int, most: int) -> int | None:
-        if await self._first("take_room", self.workspace_id, count, most) is not None:
+        if await self._session.take_room(self.workspace_id, count, most):
             return None
         left = await self._value("count_room", self.workspace_id, most)
         if left < count:  # whoever was waited for has not counted anew
@@ -191,13 +191,16 @@ class PostgresTx(StoredTx):
         return [JobText(*row) for row in await self._all("job_texts", list(ids), sessions_after)]
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
+        if self._session.childless(parent_ids):
+            return []
         counts: dict[int, int] = {}
         for (child_id,) in await self._all("settle_dependencies", list(parent_ids)):
             counts[child_id] = counts.get(child_id, 0) + 1
         return list(counts.items())
 
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
-        rows = await self._all("existing", plan_id, list(keys)) if keys else ()
+        asked = [key for key in keys if (plan_id, key) not in self._session.absent]
+        rows = await self._all("existing", plan_id, asked) if asked else ()
         return {row[0]: _existing(row[1:]) for row in rows}
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
@@ -207,6 +210,10 @@ class PostgresTx(StoredTx):
         return [(row[0], row[1]) for row in await self._all("dependencies", list(child_ids))]
 
     async def write(self, writes: Writes, now: Now) -> None:
+        if writes.new_tasks and _only_adds(writes):
+            rows = self._task_rows(writes), self._edge_rows(writes), self._own(map(astuple, writes.events))
+            await self._session.add(*rows)
+            return
         for together in self._stages(writes):
             await self._session.write(together)
         await self._many("update_result", writes.results)
@@ -239,17 +246,28 @@ class PostgresTx(StoredTx):
         return self._own(astuple(session.attempts.keep(attempt)) for attempt in writes.opened)
 
     def _added(self, writes: Writes) -> list[Write]:
-        new_tasks = writes.new_tasks
-        added = [NEW_TASKS.of([(*astuple(task), *texts_of(new)) for new, task in new_tasks])]
-        for _, task in new_tasks:
-            self._session.tasks.keep(task, 1)
-            self._session.added.add(task.id)
-        edges = (
-            (parent_id, new.task_id, int(met)) for new, _ in new_tasks for parent_id, met in new.dependencies
-        )
-        if own := self._own(edges):
-            added.append(NEW_DEPENDENCIES.of(own))
+        added = [NEW_TASKS.of(self._task_rows(writes))]
+        if edges := self._edge_rows(writes):
+            added.append(NEW_DEPENDENCIES.of(edges))
         return added
+
+    def _task_rows(self, writes: Writes) -> list[tuple[Any, ...]]:
+        for new, task in writes.new_tasks:
+            self._session.note_added(task, new.key)
+        return [(*astuple(task), *texts_of(new)) for new, task in writes.new_tasks]
+
+    def _edge_rows(self, writes: Writes) -> list[tuple[Any, ...]]:
+        edges = (
+            (parent_id, new.task_id, int(met))
+            for new, _ in writes.new_tasks
+            for parent_id, met in new.dependencies
+        )
+        return self._own(edges)
+
+
+def _only_adds(writes: Writes) -> bool:
+    moved = (writes.tasks, writes.attempts, writes.opened, writes.results, writes.edits)
+    return not any((*moved, writes.checkpoints, writes.artifacts, writes.logs))
 
 
 def _existing(row: Any) -> Existing:

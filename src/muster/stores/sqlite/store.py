@@ -21,6 +21,7 @@ import msgspec
 from muster.hosts.detached_call import detached_call
 from muster.model.answers import BackedUp
 from muster.model.errors import BadInput, StoreFault, StoreRefused
+from muster.ports.locks import Ahead
 from muster.ports.store import Transaction
 from muster.stores.sqlite.copies import back_up, examine, findings_in
 from muster.stores.sqlite.file import (
@@ -248,7 +249,11 @@ class SqliteStore:
         there = found[0] not in (None, self._files[0])
         self._halt(Halt(Cause.REPLACED, "replaced by another file" if there else "deleted (or its WAL)"))
 
-    async def transact(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def transact(
+        self,
+        work: Callable[[Transaction], Awaitable[T]],
+        ahead: Ahead | None = None,  # noqa: ARG002
+    ) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
         if self.halted is not None:
             raise self.halted.error(self._path)

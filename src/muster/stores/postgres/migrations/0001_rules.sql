@@ -61,6 +61,26 @@ BEGIN
     RETURN first;
 END $$;
 
+-- Holds tasks, and what waits for those of them that may end, in the order of their numbers.
+CREATE FUNCTION hold_tasks(wanted bigint[], ending bigint[], workspace bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    waiting bigint[];
+    later bigint[];
+BEGIN
+    IF cardinality(ending) > 0 THEN
+        SELECT array_agg(child_id) INTO waiting FROM dependencies WHERE parent_id = ANY(ending) AND met = 0;
+    END IF;
+    PERFORM FROM tasks WHERE id = ANY(wanted || waiting) AND workspace_id = workspace ORDER BY id FOR NO KEY UPDATE;
+    -- Whoever held a parent until now may have been given one more child.
+    IF cardinality(ending) > 0 THEN
+        SELECT array_agg(child_id) INTO later FROM dependencies
+         WHERE parent_id = ANY(ending) AND met = 0 AND child_id <> ALL(coalesce(waiting, '{}'));
+    END IF;
+    IF later IS NOT NULL THEN
+        PERFORM FROM tasks WHERE id = ANY(later) AND workspace_id = workspace ORDER BY id FOR NO KEY UPDATE;
+    END IF;
+END $$;
+
 -- Ids of events are given before their transaction commits, so a higher one may be seen before a lower one, and who
 -- reads on after it would miss that.  Each writer therefore holds a lock that names the last id before its own
 -- (`mark_events`), and readers stop at the lowest one that is held (`settled_event_id`): they look first at the

@@ -5,10 +5,23 @@
 -- beside a FOR UPDATE is worked out before it waits.
 
 -- name: begun
--- What each transaction begins with: a lock that all share (ports.locks.GRANTS), the time, why nothing may be written,
--- and how far its server has come.
-SELECT pg_advisory_xact_lock_shared(?1, ?2), $clock, (SELECT reason FROM halt), present_life(),
-       coalesce((SELECT commits FROM marks WHERE server = ?3 AND slot = ?4), 0)
+-- What each transaction begins with, once it holds what it begins with: the time, why nothing may be written, and how
+-- far its server has come.
+SELECT $clock, (SELECT reason FROM halt), present_life(),
+       coalesce((SELECT commits FROM marks WHERE server = ?1 AND slot = ?2), 0)
+
+-- name: held_versions
+-- Of tasks, and of what waits for those that may end, all of which are held.
+SELECT id, version FROM tasks
+ WHERE id = ANY(?1::bigint[] || ARRAY(SELECT child_id FROM dependencies WHERE parent_id = ANY(?2::bigint[]) AND met = 0))
+   AND @mine
+
+-- name: held_children
+SELECT parent_id, child_id FROM dependencies WHERE parent_id = ANY(?1::bigint[]) AND met = 0
+
+-- name: plans_of
+SELECT $plan_columns, version FROM plans
+ WHERE id IN (SELECT plan_id FROM tasks WHERE id = ANY(?1::bigint[])) AND @mine
 
 -- name: halted
 SELECT reason FROM halt
@@ -81,6 +94,13 @@ SELECT $plan_columns, version FROM plans WHERE @mine AND source = ?1
 -- name: plan_by_name
 SELECT $plan_columns, version FROM plans WHERE @mine AND name = ?1
 
+-- name: plans_named
+SELECT $plan_columns, version FROM plans WHERE @mine AND name = ANY(?1::text[])
+
+-- name: keys_of_plans
+SELECT p.id, t.key FROM plans p JOIN tasks t ON t.plan_id = p.id AND t.key = ANY(?2::text[])
+ WHERE @mine(p) AND p.name = ANY(?1::text[])
+
 -- name: workspace_of_plan
 SELECT workspace_id FROM plans WHERE id = ?1
 
@@ -109,7 +129,8 @@ SELECT id FROM lanes WHERE workspace_id = ?1 AND plan_id = ?2 AND agent = ?3 AND
 INSERT INTO lanes ($lane_columns) VALUES ($lane_slots) ON CONFLICT DO NOTHING
 
 -- name: take_room
-UPDATE room SET count = count - ?2 WHERE workspace_id = ?1 AND most = ?3 AND count >= ?2 RETURNING count
+-- With as many numbers of tasks: see `take_ids`.
+UPDATE room SET count = count - ?2 WHERE workspace_id = ?1 AND most = ?3 AND count >= ?2 RETURNING take_ids(?2, ?4)
 
 -- name: count_room
 -- Whoever counts holds the row, so that of all who take room one counts at a time.
@@ -125,12 +146,14 @@ SELECT t.id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), t.title,
        s.session_key, s.session_usage,
        (SELECT c.data FROM checkpoints c
          WHERE c.task_id = t.id AND c.epoch > t.fresh_after_epoch ORDER BY c.epoch DESC, c.number DESC LIMIT 1),
-       (SELECT a.agent FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.done_epoch)
+       (SELECT a.agent FROM attempts a
+         WHERE a.task_id = t.id AND a.epoch = t.done_epoch AND t.done_epoch IS NOT NULL)
   FROM tasks t
   LEFT JOIN plans p ON p.id = t.plan_id
   LEFT JOIN LATERAL (
        SELECT a.session_key, a.session_usage FROM attempts a
-        WHERE a.task_id = t.id AND a.epoch > t.fresh_after_epoch AND a.epoch < t.epoch AND a.session_key IS NOT NULL
+        WHERE t.epoch > 1  -- said before anything is sought: most tasks have no earlier attempt
+          AND a.task_id = t.id AND a.epoch > t.fresh_after_epoch AND a.epoch < t.epoch AND a.session_key IS NOT NULL
           AND a.epoch > ?2
           AND a.agent = (SELECT n.agent FROM attempts n WHERE n.task_id = t.id AND n.epoch = t.epoch)
         ORDER BY a.epoch DESC LIMIT 1) s ON true
