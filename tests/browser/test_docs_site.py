@@ -73,9 +73,11 @@ def served(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_it_searches_offline_as_files_and_served(browser: Browser, served: str, tmp_path: Path) -> None:
+def test_it_is_searched_and_copied_from_as_files_and_served(
+    browser: Browser, served: str, tmp_path: Path
+) -> None:
     build(tmp_path)
-    context = browser.new_context()
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     context.set_default_timeout(PATIENCE_S * 1000)
     asked: list[str] = []
     context.on("request", lambda one: asked.append(one.url))
@@ -89,6 +91,10 @@ def test_it_searches_offline_as_files_and_served(browser: Browser, served: str, 
         found = page.locator(".md-search-result__link").first
         found.wait_for()
         assert ".html" in (found.get_attribute("href") or "")
+        page.goto(f"{root}quickstart.html")
+        page.locator("pre", has_text="$ muster init").first.locator(".md-code__button").click()
+        page.get_by_text("Copied to clipboard").wait_for()
+        assert page.evaluate("navigator.clipboard.readText()") == "muster init\nmuster run plan.md"
         assert len(asked) > 5
         assert [url for url in asked if not url.startswith((root, "data:", "blob:", "about:"))] == []
     context.close()

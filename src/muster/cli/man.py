@@ -91,7 +91,7 @@ def _md_text(text: str) -> str:
     """Indented lines of a description are examples."""
     return "\n".join(
         f"    {line.strip()}" if line.startswith(" ") else f"{line}\n" for line in text.splitlines()
-    )
+    ).rstrip()
 
 
 def _sentence(text: str) -> str:
