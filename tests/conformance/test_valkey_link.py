@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import signal
+import socket
+import ssl
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from valkey import Valkey
 
 from muster.ports.runtime import READY, Beat, LiveEvent
 from muster.runtimes.chance import SystemChance
-from muster.runtimes.valkey.address import address_of
+from muster.runtimes.valkey.address import PROBE_S, address_of
 from muster.runtimes.valkey.link import AGAIN_S_MAX, FIRST_S, ValkeyLink
 from patience import PATIENCE_S
 from real_servers import Running, free_port, own_folder, start_valkey
@@ -37,6 +39,59 @@ def running(folder: Path) -> Iterator[Running]:
         yield made
     finally:
         made.stop(signal.SIGKILL)
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@pytest.mark.parametrize("scheme", ["valkeys", "rediss"])
+def test_one_behind_tls_is_asked_where_its_certificate_is_trusted(
+    valkey: str, certificate: tuple[Path, Path], scheme: str
+) -> None:
+    """The wheel's server speaks no TLS: what stands before it does."""
+    cert, key = certificate
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(cert, key)
+    plain = address_of(valkey)
+
+    async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        theirs = await asyncio.open_connection(plain.host, plain.port)
+        await asyncio.gather(_carry(reader, theirs[1]), _carry(theirs[0], writer))
+
+    async def run() -> None:
+        server = await asyncio.start_server(between, "localhost", 0, ssl=tls)
+        port = server.sockets[0].getsockname()[1]
+        for ca, found in ((f"?ca={cert}", [True]), ("", None)):
+            link = ValkeyLink(address_of(f"{scheme}://localhost:{port}/0{ca}"), SystemChance())
+            told = None
+            for _ in range(100 if found else 1):  # a busy machine may take longer than one call is given
+                told = told or await link.send([("PING",)])
+                await asyncio.sleep(link.wait_s if found and not told else 0)
+            assert told == found, link.problem
+            assert found or "certificate" in link.problem.lower() or "ssl" in link.problem.lower()
+            await link.aclose()
+        server.close()
+
+    asyncio.run(run())
+
+
+def test_what_goes_over_the_network_is_kept_alive(valkey: str) -> None:
+    async def run() -> tuple[int, int]:
+        link = ValkeyLink(address_of(valkey), SystemChance())
+        try:
+            connection = await link.client().connection_pool.get_connection("PING")
+            found = connection._writer.get_extra_info("socket")
+            asked = (socket.SOL_SOCKET, socket.SO_KEEPALIVE), (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL)
+            return tuple(found.getsockopt(*one) for one in asked)  # type: ignore[return-value]
+        finally:
+            await link.aclose()
+
+    assert asyncio.run(run()) == (1, PROBE_S)
 
 
 class StandingClock:

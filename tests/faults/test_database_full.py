@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -30,18 +32,31 @@ SETTINGS = FAST | {"max_wal_size": "32MB", "min_wal_size": "32MB"}
 
 
 class SmallDatabase:
-    """On a disk of its own."""
+    """On a disk of its own, or with that of its log (pg_wal) alone."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, disk: Path) -> None:
+        self._folder, self._disk = folder, disk
         self.running = start_postgres(folder, SETTINGS)
+        if disk != folder:
+            self._move_wal()
         run_sql(self.running.url, "CREATE ROLE app LOGIN CREATEROLE", "CREATE DATABASE app OWNER app")
         self.url = at(self.running.url, "app", "app")
         self.host = urlsplit(self.url).netloc.rpartition("@")[2]
 
+    def _move_wal(self) -> None:
+        (wal,) = self._folder.rglob("pg_wal")
+        self.running.stop()
+        target = self._disk / "wal"
+        shutil.copytree(wal, target)
+        for path in (target, *target.rglob("*")):
+            os.chown(path, wal.stat().st_uid, wal.stat().st_gid)
+        shutil.rmtree(wal)
+        wal.symlink_to(target)
+        self.running = run_postgres(self._folder, SETTINGS)
+
     def fill(self) -> None:
         """Until not one byte more fits."""
-        with (self._folder / "filler").open("ab", buffering=0) as file:
+        with (self._disk / "filler").open("ab", buffering=0) as file:
             for size in (1 << 20, 1 << 12, 1):
                 with contextlib.suppress(OSError):
                     while True:
@@ -49,7 +64,7 @@ class SmallDatabase:
 
     def empty(self) -> None:
         """What has ended for want of room is started again, as systemd would."""
-        (self._folder / "filler").unlink()
+        (self._disk / "filler").unlink()
         if not self.up:
             port = str(urlsplit(self.url).port)
             self.running = run_postgres(self._folder, SETTINGS | {"port": port})
@@ -61,21 +76,32 @@ class SmallDatabase:
         return False
 
 
+@contextlib.contextmanager
+def small_disk(folder: Path, disk: Path) -> Iterator[SmallDatabase]:
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0711", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    made: SmallDatabase | None = None
+    try:
+        made = SmallDatabase(folder, disk)
+        yield made
+    finally:
+        if made is not None:
+            Running("", made.running.pid, "", "").stop()
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
 @pytest.fixture
 def database() -> Iterator[SmallDatabase]:
-    with own_folder() as folder:
-        folder.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", f"size={SIZE},mode=0711", "tmpfs", str(folder)]
-        if subprocess.run(mount, check=False, capture_output=True).returncode:
-            pytest.skip("nothing can be mounted here")
-        made: SmallDatabase | None = None
-        try:
-            made = SmallDatabase(folder)
-            yield made
-        finally:
-            if made is not None:
-                Running("", made.running.pid, "", "").stop()
-            subprocess.run(["umount", "-l", str(folder)], check=True)
+    with own_folder() as folder, small_disk(folder, folder) as made:
+        yield made
+
+
+@pytest.fixture
+def small_wal() -> Iterator[SmallDatabase]:
+    with own_folder() as folder, small_disk(folder, folder.with_name("w")) as made:
+        yield made
 
 
 def add(servers: Servers, title: str) -> None:
@@ -131,3 +157,30 @@ def takes(servers: Servers, title: str) -> bool:
     except MusterError:
         return False
     return True
+
+
+@pytest.mark.promise("S6", "S15", "L4")
+def test_a_database_without_room_for_its_log_loses_nothing(tmp_path: Path, small_wal: SmallDatabase) -> None:
+    """It ends itself then: who asks is told that it is away, and it goes on once there is room."""
+    with several(tmp_path, small_wal.url, 1, QUICK) as servers:
+        (server,) = servers.every
+        add(servers, "held")
+        worker = FarWorkers(lambda: servers.api(server))
+        (job,) = worker.claim()
+        held = {"taskId": job["taskId"], "epoch": job["epoch"]}
+        worker.post("start", **held, tokenHash="0" * 64)
+        small_wal.fill()
+        told = ["held"]
+        with contextlib.suppress(MusterError):
+            while True:
+                add(servers, f"t{len(told)}")
+                told.append(f"t{len(told)}")
+        until(lambda: not small_wal.up or not server.answers(), "it has no room")
+        small_wal.empty()
+        until(server.answers, f"it takes work again: {server.log()}")
+        until(lambda: takes(servers, "late"), "there is room")
+        beat = worker.post("heartbeat", workerId=worker.id, attempts=[list(held.values())])
+        assert beat["known"] and beat["attempts"][0]["current"], "nobody was given up for it"
+        with contextlib.closing(servers.api(server)) as api:
+            found = [one["title"] for one in api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})]
+        assert {*told, "late"} <= set(found) and len(found) == len(set(found))

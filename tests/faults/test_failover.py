@@ -49,9 +49,18 @@ def task(servers: Servers, server: SharedServer, title: str) -> Any:
         return api.post("/api/v1/agent-tasks", {"title": title, "plan": "p", "idempotencyKey": title})
 
 
+def tasks(servers: Servers, server: SharedServer) -> Any:
+    """A server that was ready a moment ago may have lost its database once more."""
+
+    def ask() -> Any:
+        with contextlib.closing(servers.api(server)) as api:
+            return api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})
+
+    return patiently(ask, PATIENCE_S)
+
+
 def titles(servers: Servers, server: SharedServer) -> set[str]:
-    with contextlib.closing(servers.api(server)) as api:
-        return {one["title"] for one in api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})}
+    return {one["title"] for one in tasks(servers, server)}
 
 
 class Client:
@@ -115,10 +124,9 @@ def test_a_synchronous_standby_has_all_that_was_acknowledged(tmp_path: Path) -> 
         until(lambda: two.leader, "one of them leads")
         added = set().union(*(client.added for client in clients))
         assert added <= titles(two, two.every[0])
-        with contextlib.closing(two.api(two.every[1])) as api:
-            tasks = api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})
-            found = {one["id"]: (one["status"], one["epoch"]) for one in tasks}
-        assert len(tasks) == len({one["title"] for one in tasks}), "none was added twice"
+        every = tasks(two, two.every[1])
+        found = {one["id"]: (one["status"], one["epoch"]) for one in every}
+        assert len(every) == len({one["title"] for one in every}), "none was added twice"
         for client in clients:
             for task_id, epoch in client.completed.items():
                 assert found[task_id] == ("COMPLETED", epoch), "none was done twice"

@@ -18,8 +18,10 @@ from web_site import Site
 
 from muster.app.network import bind, check
 from muster.config.settings import ServeSettings
+from muster.hosts.keepalive import end_when_unheard
 from muster.model.errors import BadConfig
 from muster.web import network as web_network
+from muster.web import server as web_server
 from muster.web.app import build
 from muster.web.backend import Backend
 from muster.web.gate import LOOPBACK_NAMES, Exposure, NetworkGate
@@ -312,6 +314,20 @@ def test_who_asks_too_often_is_answered_at_the_rate_all_the_same() -> None:
         request = Request("GET", "/api/v1/status", [(b"host", b"localhost")], address="10.0.0.1")
         statuses.append(asyncio.run(gate.answer(request)).status)
     assert statuses[500:].count(200) in range(48, 53), "10 of the 100 that come each second"
+
+
+def test_a_caller_whose_host_has_gone_is_noticed(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stream would be kept for ever: nothing comes of it, and what is sent to it is lost."""
+    kept: list[int] = []
+
+    def watched(found: socket.socket, *idle: int) -> None:
+        end_when_unheard(found, *idle)
+        kept.append(found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+
+    monkeypatch.setattr(web_server, "end_when_unheard", watched)
+    with listening(site, OPENLY) as port, Line(port) as line:
+        assert line.ask("GET", "/health/live")[0] == 200
+    assert kept == [1]
 
 
 # -- TLS

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
+from muster.hosts.keepalive import end_when_unheard
 from muster.hosts.logs import REQUEST
 from muster.hosts.process_table import peer_pid
 from muster.model.errors import BadInput, MusterError
@@ -36,6 +37,9 @@ CLOSE_S = 2.0
 HANDSHAKE_S = 10.0
 WAITING_MAX = 16
 """Requests that may queue on one connection before the server stops reading from it."""
+IDLE_S, PROBE_S, PROBES = 60, 60, 4
+"""Whose host answers nothing for so long (5 min) has gone, or has read nothing of what it is sent: a stream to it
+ends.  A program that is stopped for a while finds its connection as it was."""
 AGAIN_S = 1.0
 """Pause after a failed accept: the process has too many open files."""
 
@@ -277,6 +281,7 @@ class _Acceptor:
             self._loop.remove_reader(self._listening)
             self._loop.call_later(AGAIN_S, self._open)
             return False
+        end_when_unheard(accepted, IDLE_S, PROBE_S, PROBES)
         connection = self._make(self._gone)
         self._connections[connection] = self._loop.create_task(self._begin(connection, accepted))
         if len(self._connections) >= self._most:

@@ -9,11 +9,14 @@ import importlib.util
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from muster.hosts.keepalive import tcp_options
 from muster.model.errors import BadConfig
 
 KEY = "runtime.url"
 PLAIN, TLS, SOCKET = frozenset({"valkey", "redis"}), frozenset({"valkeys", "rediss"}), "unix"
 USUAL_PORT = 6379
+IDLE_S, PROBE_S, PROBES = 10, 5, 3
+"""Its host is gone once it has acknowledged nothing for so long: whoever listens there says nothing himself."""
 LIKE = "write it like valkey://HOST:6379/0, or valkeys://... for TLS"
 
 
@@ -39,7 +42,8 @@ class Address(NamedTuple):
         given: dict[str, Any] = {"db": self.db, "username": self.username, "password": self.password}
         if self.path:
             return given | {"unix_socket_path": self.path}
-        given |= {"host": self.host, "port": self.port}
+        given |= {"host": self.host, "port": self.port, "socket_keepalive": True}
+        given["socket_keepalive_options"] = tcp_options(IDLE_S, PROBE_S, PROBES)
         if self.tls:
             given |= {"ssl": True, "ssl_check_hostname": True, "ssl_ca_certs": self.ca}
         return given

@@ -6,13 +6,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import asyncpg
 
+from muster.hosts.keepalive import end_when_unheard
 from muster.model.errors import StoreAway
 from muster.stores.postgres.faults import classify
 
@@ -22,9 +22,8 @@ HOST_S = 3.0
 """So long one of several is waited for before the next one is tried: a dead host does not even refuse."""
 FIRST_WAIT_S, WAIT_S_MAX = 0.1, 2.0
 KEEPALIVE_S, PROBE_S, PROBES = 10, 5, 3
-UNHEARD_MS = 25_000
-"""A host that acknowledges nothing for so long is gone: a connection to it ends.  One that is only slow, or whose
-server stands still, acknowledges what it is sent."""
+"""A host that acknowledges nothing for so long (25 s) is gone: a connection to it ends.  One that is only slow,
+or whose server stands still, acknowledges what it is sent."""
 _WRITES = "read-write"
 _TARGET = "target_session_attrs"
 
@@ -89,18 +88,8 @@ class Addresses:
 
 def _end_when_unheard(connection: asyncpg.Connection) -> None:
     found = connection._transport.get_extra_info("socket")
-    if found is None or found.family == socket.AF_UNIX:
-        return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    wanted = {
-        "TCP_KEEPIDLE": KEEPALIVE_S,
-        "TCP_KEEPINTVL": PROBE_S,
-        "TCP_KEEPCNT": PROBES,
-        "TCP_USER_TIMEOUT": UNHEARD_MS,
-    }
-    for name, value in wanted.items():
-        if (option := getattr(socket, name, None)) is not None:  # each system has some of them
-            found.setsockopt(socket.IPPROTO_TCP, option, value)
+    if found is not None:
+        end_when_unheard(found, KEEPALIVE_S, PROBE_S, PROBES)
 
 
 class TryLater:
