@@ -256,6 +256,24 @@ def test_another_store_is_refused_and_left_as_it_is(postgres_store: str, tmp_pat
     asyncio.run(work())
 
 
+def test_no_tables_are_made_where_a_backup_is_to_be_put_back(postgres_store: str, tmp_path: Path) -> None:
+    """A server that a service manager starts again and again would be in the way of pg_restore."""
+    witness = tmp_path / "store.witness"
+
+    async def work() -> None:
+        async with opened(postgres_store, witness) as store:
+            await add(store, 1)
+        await asyncio.to_thread(run_sql, postgres_store, "DROP SCHEMA muster CASCADE")
+        for how in ({}, {"restoring": True}):
+            with pytest.raises(StoreRefused, match="the database is empty"):
+                async with opened(postgres_store, witness, **how):
+                    pass
+        made = "SELECT count(*) FROM pg_namespace WHERE nspname = 'muster'"
+        assert [tuple(row) for row in await asyncio.to_thread(run_sql, postgres_store, made)] == [(0,)]
+
+    asyncio.run(work())
+
+
 def test_a_note_that_is_torn_leaves_the_one_before(postgres_store: str, tmp_path: Path) -> None:
     witness = tmp_path / "store.witness"
 

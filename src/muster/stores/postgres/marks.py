@@ -118,6 +118,11 @@ class Marks:
         self._wall_ms = 0
 
     @property
+    def known(self) -> bool:
+        """Whether this folder's server has served a store."""
+        return bool(self._store)
+
+    @property
     def last(self) -> str:
         """This process's newest commit, for whoever has seen what it did; empty before there is one."""
         return self._last.text if self._last.number else ""

@@ -46,8 +46,10 @@ async def schema_of(connection: asyncpg.Connection) -> int:
     return found
 
 
-async def migrate(connection: asyncpg.Connection) -> int:
+async def migrate(connection: asyncpg.Connection, *, known: bool = False) -> int:
     """Brings the schema up to date, and returns its number; of several servers that start at once one does it.
+
+    `known`: this folder's server has served it; none is made anew, where a backup is to be put back.
 
     Raises StoreRefused for a server that is too old, a newer schema, or where this user may not make it.
     """
@@ -56,8 +58,14 @@ async def migrate(connection: asyncpg.Connection) -> int:
         raise StoreRefused(
             f"PostgreSQL {version.major} is too old; nothing was changed", f"use {OLDEST_SERVER} or newer"
         )
-    if await schema_of(connection) == newest_schema():
-        return newest_schema()
+    present = await schema_of(connection)
+    if present == newest_schema():
+        return present
+    if known and not present:
+        raise StoreRefused(
+            "the database is empty, and this folder's server has served one that was not; nothing was written",
+            "name the former one; or put a backup back, then: muster db restored; or serve from another folder",
+        )
     try:
         async with connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1, $2)", *_LOCK)

@@ -84,8 +84,9 @@ class PostgresStore:
         `witness`: where this server notes what it has committed; behind that, a database opens for reading.
         `restoring`: a person takes what is there for the present, and `resume` begins another life with it.
         """
-        await _migrated(url)
-        store = cls(url, Marks(witness, notes=not restoring), restoring=restoring)
+        marks = Marks(witness, notes=not restoring)
+        await _migrated(url, known=marks.known)
+        store = cls(url, marks, restoring=restoring)
         try:
             await store._connect()
             await store.look()  # it may have been closed for longer than partitions were made ahead
@@ -138,7 +139,7 @@ class PostgresStore:
                 await self.halt(LIFE_MISSING)
 
     async def migrate(self) -> None:
-        await _migrated(self._url)
+        await _migrated(self._url, known=self._marks.known)
 
     async def transact(
         self, work: Callable[[PostgresTransaction], Awaitable[T]], ahead: Ahead | None = None
@@ -356,11 +357,11 @@ class Ending:
         self._warned = str(message)
 
 
-async def _migrated(url: str) -> None:
+async def _migrated(url: str, *, known: bool) -> None:
     try:
         connection = await Addresses(url).connect()
         try:
-            await migrate(connection)
+            await migrate(connection, known=known)
         finally:
             await connection.close(timeout=CLOSING_S)
     except Exception as error:
