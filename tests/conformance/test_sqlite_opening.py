@@ -18,6 +18,7 @@ from store_rows import NOW, Subject, new_task, writes
 
 from muster.hosts.file_lock import Lock, holder
 from muster.model.errors import OwnerUnavailable, StoreFull, StoreHalted, StoreRefused, Unavailable
+from muster.model.rows import Workspace
 from muster.ports.store import Tx
 from muster.stores.sqlite import schema
 from muster.stores.sqlite import store as sqlite_store
@@ -248,6 +249,24 @@ def test_what_a_person_has_added_to_a_store_is_no_other_build(path: Path, runner
     subject.sql("CREATE VIEW mine AS SELECT id FROM tasks; ANALYZE")
     subject.store.close()
     SqliteStore.open(path).close()
+
+
+def test_indexes_by_workspace_come_with_the_second_one(path: Path, runner: asyncio.Runner) -> None:
+    wanted = (
+        "SELECT name FROM sqlite_schema WHERE name IN ('events_workspace', 'tasks_workspace') ORDER BY name"
+    )
+    subject = opened(path, runner)
+    assert subject.sql(wanted).fetchall() == []
+    subject.tx("add_workspace", Workspace(2, "acme", 5))
+    subject.store.close()
+    subject = opened(path, runner)  # it is no other build's
+    assert subject.sql(wanted).fetchall() == [("events_workspace",), ("tasks_workspace",)]
+    subject.tx("add_workspace", Workspace(3, "initech", 5))
+    plan = subject.sql(
+        "EXPLAIN QUERY PLAN SELECT id FROM events WHERE workspace_id = 2 AND id > 7 ORDER BY id"
+    )
+    assert "events_workspace" in str(plan.fetchall())
+    subject.store.close()
 
 
 def test_an_unsound_sqlite_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

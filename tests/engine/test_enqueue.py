@@ -213,3 +213,18 @@ def test_a_title_is_not_run_as_a_script() -> None:
             rig.do(EditTask(task_id=rig.id(title), actor="ada", given=edited))
     with pytest.raises(BadInput, match="has no text"):
         rig.do(EditTask(task_id=rig.id("other"), actor="ada", given={"agent": "shell"}))
+
+
+def test_tasks_without_a_key_are_called_by_their_title_and_numbered_where_that_is_taken(rig: Rig) -> None:
+    def add(*titles: str) -> list[str]:
+        tasks = tuple(c.Spec(title=title) for title in titles)
+        added = rig.do(c.Enqueue(plan="p", source=None, tasks=tasks, actor="ada"))
+        keys = {view.id: view.key for view in rig.views().values()}
+        return [keys[number] for number in added.task_ids]
+
+    assert add("Fix it", "Fix it", "Fix it 2") == ["fix-it", "fix-it-2", "fix-it-2-2"]
+    assert add("Fix it", "Fix it 2", "Other", "Fix it") == ["fix-it-3", "fix-it-2-3", "other", "fix-it-4"]
+    assert add(*["Fix it"] * 5) == [f"fix-it-{number}" for number in range(5, 10)]
+    (tenth,) = add("Fix it")
+    assert tenth.startswith("fix-it-")
+    assert len(tenth) > len("fix-it-10")

@@ -82,4 +82,7 @@ def test_what_is_only_long_is_taken_in_and_shown(site: Site) -> None:
     assert detail["inputContext"] == detail["task"]["metadata"] == inside
     for unbalanced in (b"[" * 100, b"[]" * 100, b'{"a":"' + b"[" * 100, b"]" * 100 + b"[" * 70):
         assert site.refused("POST", TASKS, unbalanced)[0] in {413, 422}
-    assert not too_deep(json.dumps(nested(DEPTH_MAX)).encode())
+    for text in ("", '"', "\\", '[{"', '"]}', '\\"[', "]" * 80, '["\\' * 80):
+        for levels in (DEPTH_MAX, DEPTH_MAX + 1):
+            held = b"[" * (levels - 1) + json.dumps([text, "[", text, "]"]).encode() + b"]" * (levels - 1)
+            assert too_deep(held) is (levels > DEPTH_MAX), held

@@ -248,7 +248,7 @@ class Engine:
             else:
                 whose = workspace_id if workspace_id is not None else await _whose(tx, command)
             found.setdefault(whose, []).append(i)
-        return dict(sorted(found.items()))
+        return found if len(found) == 1 else dict(sorted(found.items()))
 
     async def _view_of(self, memory: Memory, here: Now, clock: Callable[[], Now], tx: Tx) -> View:
         around = Around(here, memory.incarnation, await memory.of(tx), memory.requests)
@@ -351,14 +351,15 @@ class Engine:
         return moved(await depend(view, command))
 
     def _topics(self, views: Collection[View], kinds: AbstractSet[type]) -> frozenset[str]:
-        topics = {orders_for(worker_id) for view in views for worker_id in view.disturbed}
-        if any(view.wrote_events for view in views):
-            topics.add(EVENTS)
-        if c.SetCrew in kinds or any(
-            view.became_ready or (self.policy.limited and view.freed_place) or view.freed_files
-            for view in views
-        ):
+        topics, limited = set[str](), self.policy.limited
+        if c.SetCrew in kinds:
             topics.add(READY)
+        for view in views:
+            topics.update(map(orders_for, view.disturbed))
+            if view.wrote_events:
+                topics.add(EVENTS)
+            if view.became_ready or (limited and view.freed_place) or view.freed_files:
+                topics.add(READY)
         return frozenset(topics)
 
 

@@ -57,7 +57,8 @@ class Enqueuer:
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
         found = await self._plan_for(view, command)
         known, others = await self._look_up(view, command, found)
-        if (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
+        there = known or others
+        if there and (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
             known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())
         secrets = _secrets_of(command, known)
@@ -74,7 +75,7 @@ class Enqueuer:
         if command.order not in ("", plan.task_order):
             plan = replace(plan, task_order=command.order)
             await view.tx.update_plan(plan)
-        changed, completed, unproved = await self._compare(view, command, known)
+        changed, completed, unproved = await self._compare(view, command, known) if known else ([], [], [])
         numbers = numbers or await view.tx.take_ids(len(fresh), view.now.wall_ms)
         ids = given | dict(zip(fresh, numbers, strict=True))
         parents = known | others
@@ -93,7 +94,7 @@ class Enqueuer:
             await self._add(view, command, plan, spec, kept, ids=by_key, done=done)
             if number % PAGE_TASKS == 0:
                 await view.flush()
-        for at, spec in fresh.items():
+        for at, spec in fresh.items() if parents else ():
             self._note_failed_parents(view, spec, ids[at], parents)
         return Enqueued(
             plan=plan.name,
@@ -126,13 +127,18 @@ class Enqueuer:
         }
         if not bare:
             return command
-        candidates = {name for key in set(bare.values()) for name in _numbered(key)}
-        taken = set(await view.tx.existing(plan.id, candidates)) if plan is not None else set[str]()
+        taken = set(await view.tx.existing(plan.id, set(bare.values()))) if plan is not None else set[str]()
         taken |= {spec.key for spec in command.tasks if spec.key is not None}
-        tasks = list(command.tasks)
+        tasks, numbered = list(command.tasks), set[str]()
         for at, key in bare.items():
-            free = next((name for name in _numbered(key) if name not in taken), None)
-            chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
+            chosen = key
+            if key in taken:  # most are not: those with numbers are looked up for these alone
+                names = _numbered(key)
+                if plan is not None and key not in numbered:
+                    numbered.add(key)
+                    taken.update(await view.tx.existing(plan.id, names))
+                free = next((name for name in names if name not in taken), None)
+                chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
             taken.add(chosen)
             tasks[at] = replace(tasks[at], key=chosen)
         return replace(command, tasks=tuple(tasks))
@@ -238,6 +244,8 @@ class Enqueuer:
         """Dependencies that are no keys of the plan but numbers of tasks, in whatever plan."""
         keys = {spec.key for spec in command.tasks} | known.keys()
         names = {name for spec in command.tasks for name in spec.depends_on if name not in keys}
+        if not names:
+            return {}
         numbers = {int(name): name for name in names if name.isascii() and name.isdigit() and len(name) < 17}
         found = await view.tx.existing_ids(numbers.keys())
         return {numbers[task.id]: task for task in found}

@@ -91,15 +91,19 @@ class View:
         return self._clock()
 
     async def load(self, ids: Collection[int]) -> None:
-        missing = [i for i in ids if i not in self._tasks]
-        if not missing:
+        if not ids or not (missing := [i for i in ids if i not in self._tasks]):
             return
         tasks = await self.tx.tasks(missing)
         if len(tasks) < len(missing):
             self._elsewhere |= await self.tx.elsewhere(missing)
-        self._tasks |= {task.id: task for task in tasks}
-        if newest := [(task.id, task.epoch) for task in tasks if task.epoch]:
-            self._attempts |= {attempt.task_id: attempt for attempt in await self.tx.attempts(newest)}
+        newest = []
+        for task in tasks:
+            self._tasks[task.id] = task
+            if task.epoch:
+                newest.append((task.id, task.epoch))
+        if newest:
+            for attempt in await self.tx.attempts(newest):
+                self._attempts[attempt.task_id] = attempt
 
     async def reload(self) -> None:
         """After statements of the store's own, and a `flush`: the rows as they are now."""
@@ -343,14 +347,18 @@ class View:
 
     async def flush(self) -> None:
         """Writes everything that changed; the view stays usable for more commands."""
-        writes = self._writes
-        writes.tasks = [self._tasks[i] for i in self._changed]
-        writes.opened = [self._attempts[i] for i in self._opened]
-        writes.attempts = [self._attempts[i] for i in self._changed_attempts - self._opened]
-        if writes:
-            await self.tx.write(writes, self.now)
-            if self.outbox is not None:
-                await self.outbox.take(self.tx, writes.events, self._tasks, self.now)
+        writes, tasks, attempts = self._writes, self._tasks, self._attempts
+        if self._changed:
+            writes.tasks = [tasks[i] for i in self._changed]
+        if self._opened:
+            writes.opened = [attempts[i] for i in self._opened]
+        if self._changed_attempts:
+            writes.attempts = [attempts[i] for i in self._changed_attempts - self._opened]
+        if not writes:
+            return
+        await self.tx.write(writes, self.now)
+        if self.outbox is not None:
+            await self.outbox.take(self.tx, writes.events, tasks, self.now)
         self._writes = Writes.nothing()
         self._changed.clear()
         self._opened.clear()

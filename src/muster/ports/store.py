@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from muster.model.answers import BackedUp
 from muster.model.commands import AppendLog
@@ -55,7 +54,19 @@ class Writes(Struct):
         return cls([], [], [], [], [], [], [], [], [], [])
 
     def __bool__(self) -> bool:
-        return any(astuple(self))
+        # One after the other: most have events, and what has none is asked for often.
+        return bool(
+            self.events
+            or self.tasks
+            or self.attempts
+            or self.opened
+            or self.logs
+            or self.new_tasks
+            or self.results
+            or self.checkpoints
+            or self.artifacts
+            or self.edits
+        )
 
 
 class Clocked(Protocol):

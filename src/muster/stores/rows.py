@@ -28,8 +28,14 @@ Row = Sequence[Any]
 _PLAIN = (int, str, bytes)
 
 
+_encode = msgspec.json.Encoder().encode
+_EMPTY: dict[type[object], str] = {tuple: "[]", dict: "{}"}
+
+
 def encode_json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    if not value and (known := _EMPTY.get(type(value))):
+        return known
+    return _encode(value).decode()
 
 
 def _kinds(struct: type[Struct]) -> dict[str, Any]:

@@ -62,6 +62,12 @@ def for_people(what: str, actor: str) -> Forbidden:
 
 async def asker(web: Backend, request: Request) -> str:
     """The attempt, or the agent, that asks; empty for anybody else.  Raises NotAllowed for a wrong token."""
+    if request.asker is None:
+        request.asker = await _find_asker(web, request)
+    return request.asker
+
+
+async def _find_asker(web: Backend, request: Request) -> str:
     if (who := request.identity) is not None and who.agent:
         return who.actor
     if actor := await _by_token(web, request) or await _by_process(web, request.peer):

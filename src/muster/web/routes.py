@@ -277,6 +277,8 @@ class Application:
         self._backend = backend
         self._root = _Node()
         self._routes: list[Route] = []
+        self._literal: dict[str, _Node] = {}
+        """By their whole paths, those without a variable part: most of what comes often."""
         for resource in resources:
             for method, route in resource.made:
                 node = self._root
@@ -288,6 +290,8 @@ class Application:
                 assert method not in node.routes, f"two routes for {method} {'/'.join(route.parts)}"
                 node.routes[method] = route
                 self._routes.append(route)
+                if not any(part.startswith("{") for part in route.parts):
+                    self._literal["/".join(route.parts)] = node
 
     async def _backend_for(self, request: Request) -> Backend:
         """That of the workspace which is asked.  Raises Forbidden, and NotFound for one that is not there."""
@@ -330,7 +334,7 @@ class Application:
         tracing = tracer()
         if tracing is None:
             return await self._answer(request)
-        found = _walk(self._root, request.parts, 0)
+        found = self._found(request)
         route = found and found[0].routes.get(request.method)
         path = "/".join(route.parts) if route else ""
         parent = request.header(b"traceparent")
@@ -344,9 +348,14 @@ class Application:
             )
             return reply
 
+    def _found(self, request: Request) -> tuple[_Node, list[str]] | None:
+        """As `_walk`, which comes to the same node for a path without a variable part."""
+        literal = self._literal.get(request.path)
+        return (literal, []) if literal is not None else _walk(self._root, request.parts, 0)
+
     async def _answer(self, request: Request) -> Reply:
         try:
-            found = _walk(self._root, request.parts, 0)
+            found = self._found(request)
             if found is None:
                 raise NotFound(
                     f"there is nothing at {request.path[:200]}",

@@ -38,6 +38,8 @@ class KnownRows:
         )
         self._kept: dict[tuple[object, ...], Any] = {}
         """Single rows that each claim and heartbeat reads, by the statement that reads them and its bindings."""
+        self._held: dict[tuple[int, str], set[tuple[int, int]]] = {}
+        """By workspace and worker the keys of its open attempts, of workers that were asked for."""
         self.granted = 0
         """The highest epoch that was granted."""
         self.room: dict[tuple[int, int], int] = {}
@@ -53,6 +55,7 @@ class KnownRows:
         self.tasks.forget()
         self.attempts.forget()
         self._kept.clear()
+        self._held.clear()
         self.room.clear()
         self._lanes = None
         self.lane_ids.clear()
@@ -95,6 +98,27 @@ class KnownRows:
         read = [attempt_of(row) for row in self.db.executemany(SQL["attempt"], missing)]
         self.attempts.put(read)
         return known + read
+
+    def held_by(self, workspace_id: int, worker_id: str) -> list[Attempt]:
+        """Its open attempts: each claim asks for them."""
+        keys = self._held.get((workspace_id, worker_id))
+        if keys is not None:
+            return self.attempts_of(sorted(keys)) if keys else []
+        if len(self._held) >= KEPT_MAX:
+            self._held.clear()
+        read = [attempt_of(row) for row in self.db.execute(SQL["held"], (worker_id, workspace_id))]
+        self._held[workspace_id, worker_id] = {(one.task_id, one.epoch) for one in read}
+        return read
+
+    def note_held(self, workspace_id: int, written: Collection[Attempt]) -> None:
+        for attempt in written:
+            keys = self._held.get((workspace_id, attempt.worker_id))
+            if keys is None:
+                continue
+            if attempt.open:
+                keys.add((attempt.task_id, attempt.epoch))
+            else:
+                keys.discard((attempt.task_id, attempt.epoch))
 
     def plan(self, plan_id: int) -> Plan | None:
         found: Plan | None = self._recall(plan_of, "plan", plan_id)

@@ -55,10 +55,10 @@ class RowCache(Generic[R]):
         found = self._rows.get(key)
         return found[0] if found else None
 
-    def look_up(self, keys: Iterable[K]) -> tuple[list[R], list[K]]:
+    def look_up(self, keys: Collection[K]) -> tuple[list[R], list[K]]:
         """The rows that are known, and the keys of the others."""
         rows, found, missing = self._rows, list[R](), list[K]()
-        for key in dict.fromkeys(keys):
+        for key in dict.fromkeys(keys) if len(keys) > 1 else keys:
             known = rows.get(key)
             if known is None:
                 missing.append(key)
@@ -68,9 +68,9 @@ class RowCache(Generic[R]):
 
     def put(self, made: Collection[R]) -> list[Row]:
         """Notes what was read from the store, or is written to it, and returns its columns."""
-        columns, key_of, note = list(map(astuple, made)), self._key, self._note
+        columns = list(map(astuple, made))
         for one, row in zip(made, columns, strict=True):
-            note(key_of(row), one, row)
+            self._note(self._key(row), one, row)
         return columns
 
     def _note(self, key: object, made: R, row: Row) -> None:

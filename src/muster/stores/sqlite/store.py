@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -77,7 +78,7 @@ class SqliteStore:
         self._reader = reader
         self._path = path
         self._files = None if path == MEMORY else identity(path)
-        self._folder = path.parent
+        self._folder = str(path.parent)
         self._folder_state = _UNKNOWN
         self._written = written(path)
         self._in_file = threading.Lock()
@@ -232,7 +233,7 @@ class SqliteStore:
         write (Linux 6.13 and newer).
         """
         try:
-            found = self._folder.stat()
+            found = os.stat(self._folder)  # noqa: PTH116 - after each commit
         except OSError:
             return True
         state = found.st_ino, found.st_mtime_ns

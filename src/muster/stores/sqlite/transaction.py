@@ -78,6 +78,8 @@ class SqliteTransaction:
 
     async def add_workspace(self, workspace: Workspace) -> None:
         self._db.execute(SQL["insert_workspace"], (workspace.id, workspace.name, workspace.created_at_ms))
+        for name in ("index_tasks", "index_events"):
+            self._db.execute(SQL[name])
 
     async def store_meta(self, name: str) -> str | None:
         return self._known.meta(0, name)

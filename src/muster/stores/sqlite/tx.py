@@ -58,6 +58,9 @@ class SqliteTx(StoredTx):
     async def attempts(self, keys: Collection[tuple[int, int]]) -> list[Attempt]:
         return self._known.attempts_of(keys)
 
+    async def held(self, worker_id: str) -> list[Attempt]:
+        return self._known.held_by(self.workspace_id, worker_id)
+
     async def plan(self, plan_id: int) -> Plan | None:
         plan = self._known.plan(plan_id)
         return plan if plan is not None and plan.workspace_id == self.workspace_id else None
@@ -147,9 +150,11 @@ class SqliteTx(StoredTx):
             self._update(self._known.tasks.updates(writes.tasks))
         if writes.attempts:
             self._update(self._known.attempts.updates(writes.attempts))
+            self._known.note_held(self.workspace_id, writes.attempts)
         if writes.opened:
             self._known.granted = max(self._known.granted, *(attempt.epoch for attempt in writes.opened))
             self._each("insert_attempt", self._own(self._known.attempts.put(writes.opened)))
+            self._known.note_held(self.workspace_id, writes.opened)
         if writes.events:
             self._each("insert_event", self._own(map(astuple, writes.events)))
         if writes.results:

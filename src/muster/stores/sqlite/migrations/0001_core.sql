@@ -3,7 +3,8 @@
 -- which took half of an update's time.  No foreign keys on hot tables: the engine writes both sides in one transaction.
 -- `ready`, `done` and `dead` are the properties of the same names of model.task.Task; no statement says them again.
 
--- Tenants.  Every other table says which one a row belongs to; 0 stands for the store itself.
+-- Tenants.  Every other table says which one a row belongs to; 0 stands for the store itself.  Indexes of all tasks and
+-- all events by workspace come with the second one (sql/store.sql): each write would pay for them, and find nothing by them.
 CREATE TABLE workspaces (
     id            INTEGER PRIMARY KEY CHECK (id >= 1),
     name          TEXT NOT NULL UNIQUE,
@@ -209,7 +210,6 @@ CREATE TABLE tasks (
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (workspace_id, lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
-CREATE INDEX tasks_workspace ON tasks (workspace_id);
 CREATE INDEX tasks_due ON tasks (next_attempt_at_ms) WHERE next_attempt_at_ms IS NOT NULL;
 CREATE INDEX tasks_expiry ON tasks (expires_at_ms)
     WHERE expires_at_ms IS NOT NULL AND status IN ('PENDING', 'ABORTED');
@@ -313,7 +313,6 @@ CREATE TABLE events (
 -- because nearly every commit writes that page anyway.
 INSERT INTO sqlite_sequence (name, seq) VALUES ('commits', 0), ('epochs', 0);
 CREATE UNIQUE INDEX events_task ON events (task_id, seq);
-CREATE INDEX events_workspace ON events (workspace_id);
 CREATE INDEX events_subject ON events (workspace_id) WHERE subject <> '';
 CREATE TRIGGER events_no_update BEFORE UPDATE ON events
 BEGIN

@@ -31,3 +31,9 @@ RETURNING rowid
 DELETE FROM checkpoints
  WHERE rowid IN (SELECT c.rowid $old_checkpoint ORDER BY c.created_at_ms LIMIT ?2)
 RETURNING rowid
+
+-- name: index_tasks
+CREATE INDEX IF NOT EXISTS tasks_workspace ON tasks (workspace_id)
+
+-- name: index_events
+CREATE INDEX IF NOT EXISTS events_workspace ON events (workspace_id)
