@@ -11,7 +11,7 @@ from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.errors import Ambiguous, NotFound, StaleEpoch
 from muster.model.states import CrewStatus, ErrorKind
-from muster.model.views import TaskFilter
+from muster.model.views import LogChunk, TaskFilter
 
 
 def why(rig: Rig, key: str) -> str:
@@ -236,6 +236,29 @@ def test_an_ambiguous_reference_names_what_it_may_be(named: Rig) -> None:
 
 
 # -- one task in full
+
+
+def test_the_end_of_a_long_log_is_read_and_not_all_of_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.register()
+    rig.enqueue({"a": []})
+    (job,) = rig.started()
+    at = 0
+    for size in (3000, 3000, 4, 1):
+        data = b"".join(b"%d\n" % (at + line) for line in range(size))
+        log = c.AppendLog(task_id=job.task_id, epoch=job.epoch, stream="stdout", offset=at * 100, data=data)
+        rig.do(log)
+        at += size
+    limits: list[int] = []
+    real = rig.reads.log_tail
+
+    async def log_tail(task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
+        limits.append(limit)
+        return await real(task_id, epoch, limit=limit)
+
+    monkeypatch.setattr(rig.reads, "log_tail", log_tail)
+    detail = drive(rig.queries.task(job.task_id))
+    assert detail.log_tail.splitlines() == [str(line) for line in range(at - 20, at)]
+    assert limits == [1, 2, 4]
 
 
 def test_a_task_in_full(rig: Rig) -> None:

@@ -247,9 +247,16 @@ class Queries:
         )
 
     async def _log_tail(self, task_id: int, epoch: int) -> str:
-        chunks = await self._reads.log_tail(task_id, epoch, limit=LOG_TAIL_CHUNKS)
-        text = b"".join(chunk.data for _, chunk in chunks).decode(errors="replace")
-        return "\n".join(text.splitlines()[-LOG_TAIL_LINES:])
+        """The last lines, of no more than they need: a chunk may be large."""
+        limit = 1
+        while True:
+            chunks = await self._reads.log_tail(task_id, epoch, limit=limit)
+            data = b"".join(chunk.data for _, chunk in chunks)
+            if len(chunks) < limit or limit == LOG_TAIL_CHUNKS or data.count(b"\n") > LOG_TAIL_LINES:
+                break
+            limit = min(2 * limit, LOG_TAIL_CHUNKS)
+        lines = data.rsplit(b"\n", LOG_TAIL_LINES + 1)[-LOG_TAIL_LINES - 1 :]
+        return "\n".join(b"\n".join(lines).decode(errors="replace").splitlines()[-LOG_TAIL_LINES:])
 
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
         return await self._reads.events(after_id=after_id, task_id=task_id, limit=min(limit, EVENTS_MAX))

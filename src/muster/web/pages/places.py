@@ -23,7 +23,7 @@ class AuditPageQuery(DoneQuery, frozen=True, kw_only=True):
     level: str = ""
     """This one and worse; empty: all."""
     subject: Annotated[str, Meta(max_length=200)] = ""
-    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
 @routes.get("/crew")

@@ -34,7 +34,7 @@ routes = Routes(pages=True)
 
 WHOLE_MAX = 500
 """A plan of more tasks is shown a part at a time: to add all of it up takes its owner too long."""
-PART = 200
+PART = 100
 PLAN_ACTIONS = {
     "pause": Action("Pause"),
     "resume": Action("Resume"),

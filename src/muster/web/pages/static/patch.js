@@ -11,7 +11,7 @@ export function patchPage(there, fresh) {
   return held;
 }
 
-const ROWS_MAX = 2000; // of what only grows
+const ROWS_MAX = 1000; // of what only grows
 
 // How many rows are kept back, because somebody is about to touch what stands where they would come.
 function patchRegion(region, next) {
@@ -83,8 +83,11 @@ function plain(from, to) {
   return 0;
 }
 
+const KEPT = new Set(["open", "draggable"]); // the reader's own doing
+
 function node(mine, next) {
   if (mine.isEqualNode(next)) return;
+  if (mine.classList?.contains("dragged")) return;
   if (mine.nodeType !== Node.ELEMENT_NODE) {
     if (!selects(mine)) mine.nodeValue = next.nodeValue;
     return;
@@ -93,8 +96,8 @@ function node(mine, next) {
     if (mine.type === "hidden") mine.value = next.value;
     return;
   }
-  for (const { name } of [...mine.attributes]) if (name !== "open" && !next.hasAttribute(name)) mine.removeAttribute(name);
-  for (const { name, value } of next.attributes) if (name !== "open" && mine.getAttribute(name) !== value) mine.setAttribute(name, value);
+  for (const { name } of [...mine.attributes]) if (!KEPT.has(name) && !next.hasAttribute(name)) mine.removeAttribute(name);
+  for (const { name, value } of next.attributes) if (!KEPT.has(name) && mine.getAttribute(name) !== value) mine.setAttribute(name, value);
   children(mine, next);
 }
 
