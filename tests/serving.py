@@ -23,6 +23,7 @@ from muster.hosts.vault import KeyVault
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
+from muster.model.notify import ChannelPlan
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
@@ -52,6 +53,7 @@ class ServedOwner:
     seen = ""
     listening = ""
     login = True
+    channels: tuple[ChannelPlan, ...] = ()
 
     def __init__(self, store: SqliteStore, path: Path) -> None:
         self.started_at_ms = int(time.time() * 1000)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cli_owner import Cli, Owner, Ran
+from hook_receiver import Hook, receiving
 from muster.cli.main import main
 
 
@@ -97,3 +98,9 @@ def start(root: Path) -> Iterator[Callable[..., Process]]:
     for process in started:
         process.kill()
         process.communicate()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    with receiving() as server:
+        yield server

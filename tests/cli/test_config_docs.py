@@ -10,7 +10,7 @@ import pytest
 from muster.agents.command import CommandAgent
 from muster.app.settings import KINDS
 from muster.config import importing, load
-from muster.config.keys import AGENT_KEYS, KEYS
+from muster.config.keys import AGENT_KEYS, CHANNEL_KEYS, KEYS
 from muster.config.kinds import AgentKind
 from muster.config.tables import Table
 from muster.model.place import USUAL_PROMPT
@@ -26,6 +26,8 @@ FULL = {
     "plan": {},
     "serve": {},
     "webhooks": {},
+    "notify": {},
+    "channels": {"mine": {"kind": "desktop"}},
     "runtime": {},
     "log": {},
     "trace": {},
@@ -74,9 +76,16 @@ def test_every_key_that_is_read_is_listed(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Table, "read", noting)
     load.parse_config(FULL, {**KINDS, "of-another-package": theirs})
-    deeper = {"task.backoff", "agents.mine", "agents.mine.limits", "agents.mine.options.word"}
+    deeper = {
+        "task.backoff",
+        "agents.mine",
+        "agents.mine.limits",
+        "agents.mine.options.word",
+        "channels.mine",
+    }
     tables = deeper | (FULL.keys() - {"agent"})
     listed = {key.path for key in KEYS} | {f"agents.mine.{key.path}" for key in AGENT_KEYS}
+    listed |= {f"channels.mine.{key.path}" for key in CHANNEL_KEYS}
     assert read - tables == listed
 
 

@@ -11,6 +11,7 @@ from muster.cli.surface import surface
 from muster.config.contexts import KnownServer, SavedContexts
 from muster.model import commands as c
 from muster.model.access import Role
+from muster.model.notify import ChannelPlan, Matter
 
 ONE = {
     ("status",): ((), "crew,tasks"),
@@ -48,6 +49,7 @@ MANY = {
     ("member", "list"): ((), "name,role"),
     ("token", "list"): ((), "name,member,role,lastUsedAtMs"),
     ("webhook", "list"): ((), "id,url,kinds,disabled"),
+    ("notify", "list"): ((), "name,kind,to,tells,disabled"),
     ("secrets", "list"): ((), "name,setBy"),
     ("context", "list"): ((), "context,server,inUse"),
 }
@@ -78,6 +80,8 @@ def project(owner, tmp_path, monkeypatch):
     owner.do(token)
     owner.do(c.AddWebhook(url="https://example.org/hook", sealed="", actor="root"))
     owner.do(c.PutSecret(name="TOKEN", sealed="", actor="root"))
+    phone = ChannelPlan(name="phone", kind="ntfy", to="https://ntfy.sh/topic", tells=(Matter.DEAD,))
+    owner.served.channels = (phone,)
     return owner
 
 
@@ -89,6 +93,7 @@ def test_they_are_there_for_whatever_lists_or_shows():
         ("agent", "allowed"),
         ("plan", "sync"),
         ("webhook", "messages"),
+        ("notify", "messages"),
         ("artifact", "list"),
         ("context", "show"),  # asks a server
     }  # as `task add`; empty

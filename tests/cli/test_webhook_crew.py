@@ -5,62 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
-import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import pytest
 from standardwebhooks import Webhook as Receiver
 from test_run import started, until
 
+from hook_receiver import Hook
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster_command import run_muster as muster
 from patience import PATIENCE_S
-
-
-class Hook(ThreadingHTTPServer):
-    """Holds its answers back while `held` is set."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answers = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/hook"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-        self.server.answers.wait(PATIENCE_S)
-        try:
-            self.send_response(204)
-            self.end_headers()
-        except OSError:
-            pass  # the one who asked was killed
-
-    def log_message(self, *_: object) -> None: ...
-
-
-@pytest.fixture
-def hook() -> Iterator[Hook]:
-    with Hook() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.answers.set()
-        server.shutdown()
-        thread.join()
 
 
 def test_an_owner_that_is_killed_before_the_answer_sends_it_again(tmp_path: Path, hook: Hook) -> None:

@@ -13,7 +13,7 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.states import AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import Artifact, Checkpoint
-from muster.model.webhooks import HookKind, NewMessage, Webhook
+from muster.model.webhooks import HookKind, NewMessage, WebhookRow
 from muster.ports.store import Store, Transaction, Tx
 
 
@@ -86,7 +86,7 @@ async def _people(tx: Tx) -> None:
     await tx.put_agent(AgentRow(tenant, name, name, "", (), (), 1, 5, 15, True, {}, "", "", name, 1))
     await tx.set_agent_token(name, name)
     await tx.add_beat(name, AgentBeat(1, next(iter(Condition)), None, None, name, None, None, {}))
-    await tx.add_webhook(Webhook(number, tenant, f"https://{name}", (), name, 1), name)
+    await tx.add_webhook(WebhookRow(number, tenant, f"https://{name}", (), name, 1), name)
     await tx.add_messages([NewMessage(number, name, next(iter(HookKind)), name, name, 1, 1)])
     await tx.put_secret(Secret(name, name, 1), name)
     await tx.set_meta("name", name)

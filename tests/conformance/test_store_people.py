@@ -10,10 +10,11 @@ from store_rows import NOW, Subject, make_attempt, new_task
 
 from muster.model.access import Member, Right, Role, Token
 from muster.model.agents import AgentBeat, AgentRow, Condition
+from muster.model.notify import Matter
 from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.model.secrets import Secret
 from muster.model.states import TaskStatus
-from muster.model.webhooks import HookKind, NewMessage, Webhook
+from muster.model.webhooks import HookKind, NewMessage, WebhookRow
 
 ELSEWHERE = 70
 
@@ -63,8 +64,8 @@ def make_agent(name: str, **changes: Any) -> AgentRow:
     return replace(agent, **changes)
 
 
-def make_webhook(number: int, **changes: Any) -> Webhook:
-    webhook = Webhook(number, DEFAULT_WORKSPACE, "https://a.example/x", (HookKind.OVERDUE,), "ada", 5)
+def make_webhook(number: int, **changes: Any) -> WebhookRow:
+    webhook = WebhookRow(number, DEFAULT_WORKSPACE, "https://a.example/x", (HookKind.OVERDUE,), "ada", 5)
     return replace(webhook, **changes)
 
 
@@ -201,7 +202,8 @@ def test_an_agents_tasks_are_those_whose_newest_attempt_is_its_own(subject: Subj
 
 
 def test_webhooks_are_kept_with_their_sealed_secret(two: Subject) -> None:
-    first, second = make_webhook(3), make_webhook(4, kinds=())
+    first = make_webhook(3, channel="phone", matters=(Matter.DEAD, Matter.QUOTA))
+    second = make_webhook(4, kinds=())
     two.tx("add_webhook", second, "sealed 4")
     two.tx("add_webhook", first, "sealed 3")
     assert two.tx("webhooks") == two.read("webhooks") == [first, second]
@@ -209,7 +211,7 @@ def test_webhooks_are_kept_with_their_sealed_secret(two: Subject) -> None:
     assert [two.read("webhook_secret", number) for number in (3, 4, 9)] == ["sealed 3", "anew", None]
     assert two.of(ELSEWHERE).read("webhook_secret", 3) is two.of(ELSEWHERE).tx("webhook_secret", 3) is None
     assert two.tx("webhook_secret", 3) == "sealed 3"
-    changed = replace(first, failures=2, last_delivered_at_ms=9, disabled="gone")
+    changed = replace(first, failures=2, last_delivered_at_ms=9, disabled="gone", matters=(Matter.DEAD,))
     two.tx("update_webhook", changed)
     two.tx("add_messages", [make_message(4, "m", "task 1")])
     two.tx("drop_webhook", 4)
@@ -227,6 +229,7 @@ def test_of_one_subject_a_message_is_due_after_those_before_it(subject: Subject)
         return [message.message_id for message in subject.read("due_messages", 3, wall_ms, 10)]
 
     assert (due(9), due(10), due(20)) == ([], ["a"], ["a", "c"])
+    assert [one.message_id for one in subject.read("waiting_messages", 3, 2)] == ["a", "b"]
     newest, *_, oldest = subject.read("messages", 3, 10)
     assert (newest.message_id, oldest.message_id) == ("d", "a")
     assert subject.tx("message", oldest.id) == oldest
@@ -235,6 +238,9 @@ def test_of_one_subject_a_message_is_due_after_those_before_it(subject: Subject)
     subject.tx("update_message", taken)
     assert subject.tx("message", oldest.id) == taken
     assert due(20) == ["b", "c"]
+    subject.tx("gather_message", oldest.id, "together")
+    assert subject.tx("message", oldest.id) == replace(taken, message_id="together")
+    subject.tx("gather_message", oldest.id, "a")
     assert subject.tx("requeue_messages", 3, 30, "nobody") == 0
     assert subject.tx("requeue_messages", 3, 30, "a") == 1
     again = subject.tx("message", oldest.id)

@@ -74,6 +74,8 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("POST /api/v1/permissions/{number}/revoke", "POST /api/v1/workers/{workerId}/stop"),
         *("GET /api/v1/webhooks", "POST /api/v1/webhooks", "GET /api/v1/webhooks/{webhookId}/messages"),
         *(f"POST /api/v1/webhooks/{{webhookId}}/{verb}" for verb in ("remove", "resend", "test")),
+        *("GET /api/v1/channels", "GET /api/v1/channels/{channel}/messages"),
+        *(f"POST /api/v1/channels/{{channel}}/{verb}" for verb in ("resend", "test")),
         *("GET /api/v1/secrets", "POST /api/v1/secrets", "POST /api/v1/secrets/{name}/remove"),
     ),
     Right.PEOPLE: (

@@ -17,7 +17,7 @@ async def closed_here(reads: Reads, vault: KeyVault) -> str:
     for workspace in await reads.workspaces():
         of = reads.of(workspace.id)
         secrets += sum(not vault.has_key_of(sealed) for sealed in (await of.sealed_secrets()).values())
-        for webhook in await of.webhooks():
+        for webhook in [one for one in await of.webhooks() if not one.channel]:
             webhooks += not vault.has_key_of(await of.webhook_secret(webhook.id) or "")
         after = 0
         while rows := await of.sealed_inputs(after, _PAGE_TASKS):

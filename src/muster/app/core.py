@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from muster.app.branches import LocalBranches
+from muster.app.channels import channels_of, plans_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of, vault_of
 from muster.app.parts import local_trees, make_state_dir, readers_of, repository_of
@@ -34,6 +35,7 @@ from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
 from muster.engine.services.mirror import Mirror
+from muster.engine.services.notifier import Notifier
 from muster.engine.services.plan_syncer import FileRules, PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
@@ -67,6 +69,7 @@ from muster.model.errors import (
     StoreFull,
     Unavailable,
 )
+from muster.model.notify import ChannelPlan
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
@@ -442,7 +445,7 @@ class Owner:
             ),
             retention=retention_of(self._config),
         )
-        own = [self.ticker, self._sender(), self.syncer, *self._clearers()]
+        own = [self.ticker, self._sender(), self._notifier(), self.syncer, *self._clearers()]
         self._services = [*led, *own, *self._for_others()]
         return self._services
 
@@ -461,6 +464,15 @@ class Owner:
 
         post = self._post
         return WebhookSender(self.clock, self.store.reads, self.batcher, post, unseal, term=self.term)
+
+    def _notifier(self) -> Notifier:
+        reads, base = self.store.reads, self._config.notify.link
+        channels = channels_of(self._config, self._project.root, self.clock, reads, self.vault)
+        return Notifier(self.clock, reads, self.batcher, channels, base=base, term=self.term)
+
+    @property
+    def channels(self) -> tuple[ChannelPlan, ...]:
+        return plans_of(self._config)
 
     @functools.cached_property
     def _post(self) -> WebhookPost:

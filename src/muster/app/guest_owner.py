@@ -9,6 +9,7 @@ from muster.engine.cycles import Cycles
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import Forbidden, MusterError, StoreFault
+from muster.model.notify import ChannelPlan
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Runtime
@@ -25,6 +26,7 @@ class GuestOwner:
         self.started_at_ms = owner.started_at_ms
         self.vault = owner.vault
         self.first_event_id = owner.first_event_id
+        self.channels: tuple[ChannelPlan, ...] = ()
 
     @property
     def runtime(self) -> Runtime:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from muster.app.away_watch import StoreWatch
+from muster.app.channels import channels_of, plans_of
 from muster.app.core import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import joining, lacking_key, logged_heads, signer_of
@@ -40,6 +41,7 @@ from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
 from muster.engine.services.mirror import Mirror
+from muster.engine.services.notifier import Notifier
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.recovery_watch import RecoveryWatch
@@ -63,6 +65,7 @@ from muster.model.errors import (
     StoreFault,
     Unavailable,
 )
+from muster.model.notify import ChannelPlan
 from muster.model.numbers import ATTEMPT_ARTIFACTS_BYTES_MAX
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
@@ -276,7 +279,10 @@ class Server:
             retention=retention_of(self._config),
         )
         sender = WebhookSender(self.clock, reads, self.batcher, self._post, self._unseal, term=term)
-        self._services = [*led, sender, *self._for_others(self._reaper)]
+        channels = channels_of(self._config, self._project.root, self.clock, reads, self.vault)
+        base = self._config.notify.link
+        notifier = Notifier(self.clock, reads, self.batcher, channels, base=base, term=term)
+        self._services = [*led, sender, notifier, *self._for_others(self._reaper)]
         return self._services
 
     def _for_others(self, reaper: Reaper) -> list[Service]:
@@ -290,6 +296,10 @@ class Server:
 
     def _unseal(self, sealed: str, workspace_id: int) -> str:
         return self.vault.unseal(sealed, sealed_for(workspace_id))
+
+    @property
+    def channels(self) -> tuple[ChannelPlan, ...]:
+        return plans_of(self._config)
 
     @functools.cached_property
     def _post(self) -> WebhookPost:

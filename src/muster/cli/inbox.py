@@ -17,7 +17,7 @@ from muster.model.json_value import Json
 
 _OTHERS = (
     *("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note"),
-    *("done", "problem", "conflicts", "owed", "webhook"),
+    *("done", "problem", "conflicts", "owed", "webhook", "channel"),
 )
 
 
@@ -31,6 +31,7 @@ def run(args: argparse.Namespace) -> int:
         found = context.api.get("/api/v1/inbox", {"plan": args.plan})
         tasks: list[Json] = found["tasks"]
         webhooks: list[Json] = found["webhooks"]
+        silent: dict[str, str] = found.get("channels", {})  # a server that is older tells none
         pools = context.api.get("/api/v1/pools")
         plans: list[Json] = context.api.get("/api/v1/plans")
         proposed = _proposed(context, args.plan)
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     rows += [{**listed(task), "next": what_next(task)[0]} for task in tasks]
     rows += proposed
     rows += [{"webhook": one["id"], "reason": one["disabled"], "next": _again(one)} for one in webhooks]
+    rows += [{"channel": name, "reason": why, "next": _tell(name)} for name, why in silent.items()]
     rows += [{**file, "next": status_of(file["plan"])} for file in found["files"]]
 
     def show(screen: Screen) -> None:
@@ -62,8 +64,11 @@ def run(args: argparse.Namespace) -> int:
         for one in webhooks:
             print(f"webhook {one['id']} is told nothing any more: {clean(one['disabled'])}")
             print(f"  next: {_again(one)}")
+        for name, why in silent.items():
+            print(f"channel {clean(name)} tells you nothing any more: {clean(why)}")
+            print(f"  next: {_tell(name)}")
         show_files(found["files"], screen)
-        if not (tasks or closed or paused or proposed or webhooks or found["files"]):
+        if not (tasks or closed or paused or proposed or webhooks or silent or found["files"]):
             print("nothing waits for you")
 
     print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])
@@ -89,6 +94,10 @@ def _proposed(context: Context, plan: str | None) -> list[Json]:
 
 def _again(webhook: Json) -> str:
     return f"see to its receiver, then muster webhook resend {webhook['id']}"
+
+
+def _tell(channel: str) -> str:
+    return f"see to its receiver, then muster notify resend {clean(channel)}"
 
 
 def _open(context: Context, pool: str) -> str:

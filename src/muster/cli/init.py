@@ -128,6 +128,29 @@ CONFIG = """\
 [webhooks]
 #private = true          # also to this machine and private networks, and without TLS
 
+# How you are told what waits for you: docs/how-to/notifications.md, muster notify test NAME.
+[notify]
+#link = "https://muster.example.org"   # the pages as you reach them, for links in messages
+
+#[channels.phone]
+#kind = "ntfy"           # or slack, webhook, email, desktop
+#url = "https://ntfy.sh/TOPIC"
+#secret = "NTFY_TOKEN"   # of `muster secrets set`; or secret_file = "PATH"
+#private = true          # also to this machine and private networks, and without TLS
+#tell = ["needs-you", "dead", "budget", "quota", "settled"]
+#digest = "10m"          # what happens in that time is one message
+#quiet = "22:00-07:00"   # what still matters then comes as one message
+#time_zone = "Europe/Berlin"
+
+#[channels.mail]
+#kind = "email"
+#server = "smtp.example.org:587"
+#tls = "starttls"        # or tls, none
+#user = "crew"           # its password is the secret
+#secret_file = "/run/secrets/mail"
+#from = "crew@example.org"
+#to = ["ada@example.org"]
+
 [log]
 #format = "json"   # an object each line, in place of text
 #max_size = "16MB" # a longer log becomes an old one

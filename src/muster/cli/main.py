@@ -59,6 +59,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workspace": ("muster.cli.workspace", "the tenants of this store: make one, list them"),
     "member": ("muster.cli.member", "who may reach a workspace over the network, and as what"),
     "webhook": ("muster.cli.webhook", "who is told by HTTP what happens here"),
+    "notify": ("muster.cli.notify", "where you are told what waits for you: list, test, messages"),
     "login": ("muster.cli.login", "keep a server's address and your token for it"),
     "logout": ("muster.cli.logout", "forget a server and the token for it"),
     "context": ("muster.cli.contexts", "the servers that you have logged in to, and which one is in use"),

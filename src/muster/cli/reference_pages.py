@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from muster.config.keys import AGENT_KEYS, KEYS, Key
+from muster.config.keys import AGENT_KEYS, CHANNEL_KEYS, KEYS, Key
 from muster.config.settings import SECTIONS, Config
 from muster.config.variables import PREFIX
 from muster.mcp.server import TOOLS, VERSIONS
@@ -28,6 +28,10 @@ def settings_page() -> str:
     lines += ["", "## [agents.NAME]", "", "One for each agent. They have no variables.", ""]
     lines += ["| key | what it is |", "|---|---|"]
     lines += [f"| `{key.path}` | {key.says} |" for key in AGENT_KEYS]
+    lines += ["", "## [channels.NAME]", ""]
+    lines += ["One for each place where [people are told](../how-to/notifications.md)."]
+    lines += ["They have no variables.", "", "| key | what it is |", "|---|---|"]
+    lines += [f"| `{key.path}` | {key.says} |" for key in CHANNEL_KEYS]
     lines += [
         "",
         "## [limits]",

@@ -20,10 +20,10 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
     "ID": itemgetter("id"),
     "URL": itemgetter("url"),
     "KINDS": lambda row: ",".join(row["kinds"]) or "all",
-    "DELIVERED": lambda row: _ago(row["lastDeliveredAtMs"]),
+    "DELIVERED": lambda row: ago(row["lastDeliveredAtMs"]),
     "STATE": lambda row: _state(row),  # noqa: PLW0108 - it stands further down
 }
-_MESSAGE_CELLS: Mapping[str, Callable[[Json], object]] = {
+MESSAGE_CELLS: Mapping[str, Callable[[Json], object]] = {
     "MESSAGE": itemgetter("messageId"),
     "KIND": itemgetter("kind"),
     "OF": itemgetter("subject"),
@@ -68,7 +68,7 @@ def _list(args: argparse.Namespace) -> int:
 
 def _messages(args: argparse.Namespace) -> int:
     path = path_of("webhooks", str(args.id), "messages")
-    return print_list(args, path, HookMessage, _MESSAGE_CELLS, none="0 messages", give="SAID")
+    return print_list(args, path, HookMessage, MESSAGE_CELLS, none="0 messages", give="SAID")
 
 
 def _test(args: argparse.Namespace) -> int:
@@ -104,5 +104,5 @@ def _fate(row: Json) -> str:
     return f"tried in {age(left_ms)}" if left_ms > 0 else "due"
 
 
-def _ago(at_ms: int | None) -> str:
+def ago(at_ms: int | None) -> str:
     return "never" if at_ms is None else f"{age(now_ms() - at_ms)} ago"

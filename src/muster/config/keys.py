@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from muster.config.channels import ChannelConfig
 from muster.config.settings import LIMITS, SECTIONS, AgentConfig, Config
 from muster.config.tables import KeySpec
 from muster.config.values import read_duration, read_interval, read_prompt, read_text
@@ -27,7 +28,7 @@ class Key(NamedTuple):
     def is_text(self) -> bool:
         return self.setting.read in (read_text, read_prompt)
 
-    def value(self, settings: Config | AgentConfig) -> Any:
+    def value(self, settings: Config | AgentConfig | ChannelConfig) -> Any:
         """As it would be written in TOML; None where nothing is set."""
         value = attrgetter(self.field)(settings)
         if self.setting.show is not None:
@@ -50,9 +51,11 @@ KEYS: tuple[Key, ...] = (
 )
 AGENT_KEYS: tuple[Key, ...] = (*_keys(AgentConfig.settings), *_keys(LIMITS, "limits."))
 """Of `[agents.NAME]`."""
+CHANNEL_KEYS: tuple[Key, ...] = _keys(ChannelConfig.settings)
+"""Of `[channels.NAME]`."""
 
 
-OF_ALL_SERVERS = ("agent", "task.", "health.", "budget.", "retention.", "limits.", "webhooks.")
+OF_ALL_SERVERS = ("agent", "task.", "health.", "budget.", "retention.", "limits.", "webhooks.", "channels.")
 OF_ALL_AGENTS = (".slots", ".pool", ".heartbeat", ".prompt", ".coordinator_enabled")
 """What servers of one store have to agree on: who is asked decides by its own."""
 
@@ -73,6 +76,10 @@ def settings(config: Config) -> Iterator[tuple[str, object]]:
         yield key.path, key.value(config)
     for name, most in sorted(config.limits.items()):
         yield f"limits.{name}", most
+    for channel in config.channels:
+        for key in CHANNEL_KEYS:
+            if (found := key.value(channel)) is not None:
+                yield f"channels.{channel.name}.{key.path}", found
     for name, agent in sorted(config.agents.items()):
         for key in AGENT_KEYS:
             if (found := key.value(agent)) is not None:

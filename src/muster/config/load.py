@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.config.channels import read_channels
 from muster.config.kinds import AgentKind, Kinds
 from muster.config.layers import Layers
 from muster.config.profiles import read_profiles
@@ -54,6 +55,7 @@ def parse_config(raw: Mapping[str, object], kinds: Kinds) -> Config:
     config = Config(
         **sections,
         agents=agents,
+        channels=read_channels(top.table("channels")),
         limits=_limits(top.table("limits")),
         profiles=read_profiles(top.table("profiles")),
         default_agent=top.read("agent", read_text, None),

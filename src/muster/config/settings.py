@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
+from muster.config.channels import ChannelConfig, NotifySettings
 from muster.config.profiles import PROFILES
 from muster.config.tables import KeySpec, Section, setting
 from muster.config.values import (
@@ -453,10 +454,13 @@ class Config(Section, frozen=True, kw_only=True):
     health: Health = Health()
     serve: ServeSettings = ServeSettings()
     webhooks: WebhookSettings = WebhookSettings()
+    notify: NotifySettings = NotifySettings()
     runtime: RuntimeSettings = RuntimeSettings()
     log: LogSettings = LogSettings()
     trace: TraceSettings = TraceSettings()
     agents: Mapping[str, AgentConfig] = field(default_factory=built_in_agents)
+    channels: tuple[ChannelConfig, ...] = ()
+    """`[channels.NAME]`"""
     limits: Mapping[str, int] = {}
     """Most tasks of one limit key that run at one time, over the whole crew.  `[limits]`"""
     profiles: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: PROFILES)
@@ -488,6 +492,7 @@ SECTIONS: Mapping[str, type[Section]] = {
     "plan": PlanSettings,
     "serve": ServeSettings,
     "webhooks": WebhookSettings,
+    "notify": NotifySettings,
     "runtime": RuntimeSettings,
     "log": LogSettings,
     "trace": TraceSettings,

@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from muster.model.agents import AgentRow
 from muster.model.commands import Claim
-from muster.model.webhooks import Webhook
+from muster.model.webhooks import WebhookRow
 from muster.ports.store import Tx
 
 USED_MAX, WORKERS_MAX = 100, 10_000
@@ -16,9 +16,9 @@ USED_MAX, WORKERS_MAX = 100, 10_000
 class Known:
     """Of one workspace."""
 
-    def __init__(self, webhooks: dict[int, Webhook], agents: dict[str, AgentRow]) -> None:
+    def __init__(self, webhooks: dict[int, WebhookRow], agents: dict[str, AgentRow]) -> None:
         self.webhooks = webhooks
-        """By number."""
+        """By number, channels among them."""
         self._agents = agents
         self._drained: frozenset[str] | None = None
 
@@ -26,6 +26,11 @@ class Known:
     async def read(cls, tx: Tx) -> Known:
         webhooks = {webhook.id: webhook for webhook in await tx.webhooks()}
         return cls(webhooks, {agent.name: agent for agent in await tx.agents()})
+
+    @property
+    def hooks(self) -> list[WebhookRow]:
+        """Without channels."""
+        return [row for row in self.webhooks.values() if not row.channel]
 
     def agent(self, name: str) -> AgentRow | None:
         return self._agents.get(name)

@@ -7,17 +7,18 @@ from collections.abc import Collection, Iterable, Mapping
 from muster.model.events import Event
 from muster.model.rows import Plan
 from muster.model.task import Now, Task
-from muster.model.webhooks import HookKind, NewMessage, Telling, Webhook, of_plan, of_task, settled
+from muster.model.webhooks import NewMessage, Telling, WebhookRow, of_plan, of_task, settled
 from muster.ports.runtime import Chance
 from muster.ports.store import Tx
 
-_ID_LETTERS = 24
+ID_LETTERS = 24
+_SETTLED = settled(0, "", {})
 
 
 class Outbox:
     """Of one workspace that has webhooks, for one transaction."""
 
-    def __init__(self, webhooks: Collection[Webhook], chance: Chance) -> None:
+    def __init__(self, webhooks: Collection[WebhookRow], chance: Chance) -> None:
         self._webhooks, self._chance = webhooks, chance
         self._moved: dict[int, bool] = {}
         """Plans of which a task has moved (True), or only was added."""
@@ -40,15 +41,15 @@ class Outbox:
             self.message(webhook, one, tx.workspace_id, now)
             for one in told
             for webhook in self._webhooks
-            if webhook.wants(one.kind)
+            if webhook.wants(one)
         ]
         if messages:
             await tx.add_messages(messages)
 
-    def message(self, webhook: Webhook, told: Telling, workspace_id: int, now: Now) -> NewMessage:
+    def message(self, webhook: WebhookRow, told: Telling, workspace_id: int, now: Now) -> NewMessage:
         return NewMessage(
             webhook_id=webhook.id,
-            message_id=f"msg_{self._chance.name(_ID_LETTERS)}",
+            message_id=f"msg_{self._chance.name(ID_LETTERS)}",
             kind=told.kind,
             subject=told.subject,
             body=told.body(workspace_id, now.wall_ms),
@@ -60,18 +61,23 @@ class Outbox:
         """Once all of the transaction is written: of plans that it has left with nothing to do, and found with
         something."""
         moved, self._moved = self._moved, {}
-        if not any(webhook.wants(HookKind.PLAN_SETTLED) for webhook in self._webhooks):
+        if not any(webhook.wants(_SETTLED) for webhook in self._webhooks):
             return
         for plan_id, by_a_move in sorted(moved.items()):
             plan = await tx.plan(plan_id)
             if plan is None:
                 continue
-            known, is_now = f"settled {plan_id}", await _is_settled(tx, plan)
+            known, is_now = settled_key(plan_id), await _is_settled(tx, plan)
             if is_now is bool(await tx.meta_to_set(known)):
                 continue
             await tx.set_meta(known, "yes" if is_now else "")
             if is_now and by_a_move:
                 await self.tell(tx, [settled(plan_id, plan.name, await tx.plan_counts(plan_id))], now)
+
+
+def settled_key(plan_id: int) -> str:
+    """The row of `meta`: not empty while nothing of a plan is left to do without a person."""
+    return f"settled {plan_id}"
 
 
 async def _is_settled(tx: Tx, plan: Plan) -> bool:

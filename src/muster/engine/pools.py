@@ -16,9 +16,10 @@ from muster.model.answers import Done, Moved
 from muster.model.errors import NotFound
 from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import Facts, current
-from muster.model.pools import CLOSING, FOR_A_PERSON, Pool, Pools, closed_again, pools_of
+from muster.model.pools import CAP_S, CLOSING, FOR_A_PERSON, Pool, Pools, closed_again, pools_of
 from muster.model.states import ErrorKind
 from muster.model.task import Attempt
+from muster.model.webhooks import of_pool
 
 POOLS = "pools"
 """The row of `meta`: a few names at most, read with every claim."""
@@ -75,6 +76,8 @@ async def _close(view: View, name: str, refused: Pool, epoch: int, stated_s: flo
     if before is None or before.kind is not closed.kind or not before.closed(view.now.wall_ms):
         about = {"kind": closed.kind, "untilMs": closed.until_ms, "tries": closed.tries}
         await note(view, f"pool {name}", "pool_closed", closed.reason, level=Level.WARN, details=about)
+        if closed.until_ms is None or closed.until_ms - view.now.wall_ms > CAP_S * 1000:
+            await view.tell(of_pool(name, closed))
 
 
 def _pool(view: View, attempt: Attempt, kind: ErrorKind, reason: str) -> Pool:

@@ -168,8 +168,10 @@ class Queries:
             for name, state in await self._reads.sync_states()
             if plan in {None, name} and (state.problem or state.waiting)
         )
-        webhooks = tuple(one for one in await self._reads.webhooks() if one.disabled)
-        return Inbox(tasks=tuple(found), complete=complete, files=files, webhooks=webhooks)
+        silent = [one for one in await self._reads.webhooks() if one.disabled]
+        webhooks = tuple(one.shown for one in silent if not one.channel)
+        channels = {one.channel: one.disabled for one in silent if one.channel}
+        return Inbox(tasks=tuple(found), complete=complete, files=files, webhooks=webhooks, channels=channels)
 
     async def crew(self) -> CrewView:
         """The part of the status that counts no tasks."""

@@ -76,7 +76,7 @@ class Secrets:
             await view.tx.reseal_secret(name, again, sealed)
             said = f"secret {name} sealed by a new key, by {command.actor}"
             await note(view, f"secret {name}", "secret_resealed", said, command.actor)
-        for webhook in view.known.webhooks.values():
+        for webhook in view.known.hooks:
             sealed, purpose = await view.tx.webhook_secret(webhook.id) or "", sealed_for(of)
             again = vault.seal(vault.unseal(sealed, purpose), purpose, key)
             await view.tx.reseal_webhook(webhook.id, again, sealed)
@@ -86,7 +86,7 @@ class Secrets:
         """Their key is lost.  Secrets of input contexts stay as they are: their tasks say so when they run."""
         await view.tx.lock(locks(WEBHOOKS))
         names = tuple(secret.name for secret in await view.tx.secrets())
-        hooks = sorted(view.known.webhooks.values(), key=lambda one: one.id)
+        hooks = sorted(view.known.hooks, key=lambda one: one.id)
         for name in names:
             await self.remove(view, c.RemoveSecret(name=name, actor=actor))
         for hook in hooks:

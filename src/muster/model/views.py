@@ -302,6 +302,8 @@ class Inbox(ViewStruct, frozen=True, kw_only=True):
     """Plans that are not in step with their files."""
     webhooks: tuple[Webhook, ...] = ()
     """Those that were disabled, because nothing was taken there."""
+    channels: dict[str, str] = {}
+    """Where people are told nothing any more, and why."""
 
 
 class TaskDetail(ViewStruct, frozen=True, kw_only=True):

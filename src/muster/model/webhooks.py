@@ -17,6 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from muster.model.events import Event
+from muster.model.notify import Matter, of_status
+from muster.model.pools import Pool
 from muster.model.states import PauseReason, TaskStatus, asks_a_person
 
 
@@ -31,6 +33,7 @@ class HookKind(StrEnum):
     LEADER_CHANGED = "leader.changed"
     PLAN_SETTLED = "plan.settled"
     PLAN_PAUSED = "plan.paused"
+    PROVIDER_WAITS = "provider.waits"
     TEST = "webhook.test"
     """When a person asks for it, whatever else a webhook wants."""
 
@@ -38,6 +41,8 @@ class HookKind(StrEnum):
 SECRET_PREFIX = "whsec_"  # noqa: S105 - of any secret
 TRIES_MAX = 20
 """Of one message: with the waits in between they take half a day."""
+GATHERED_PREFIX = "digest_"
+"""Of messages to people, as they are sent: one matter or several."""
 GONE = 410
 """By this answer a receiver says that it wants no more, ever."""
 
@@ -56,8 +61,26 @@ class Webhook(Struct, frozen=True, rename="camel"):
     disabled: str = ""
     """Why nothing is sent there any more; empty where it is."""
 
-    def wants(self, kind: HookKind) -> bool:
-        return not self.disabled and (not self.kinds or kind in self.kinds or kind is HookKind.TEST)
+
+class WebhookRow(Webhook, frozen=True, rename="camel"):
+    """What the store keeps of one, or of a channel: who is told by the same outbox."""
+
+    channel: str = ""
+    """Its name; empty for a webhook."""
+    matters: tuple[Matter, ...] = ()
+    """What a channel is told."""
+
+    def wants(self, told: Telling) -> bool:
+        if self.disabled:
+            return False
+        if told.kind is HookKind.TEST:
+            return True
+        return told.matter in self.matters if self.channel else not self.kinds or told.kind in self.kinds
+
+    @property
+    def shown(self) -> Webhook:
+        """What people see of a webhook."""
+        return Webhook(*(getattr(self, name) for name in Webhook.__struct_fields__))
 
 
 class NewMessage(Struct, frozen=True, rename="camel"):
@@ -85,6 +108,11 @@ class HookMessage(NewMessage, frozen=True):
     said: str
     """What the last try has met with."""
 
+    @property
+    def gathered(self) -> bool:
+        """It stands in a message to people, with all others of the same `message_id`."""
+        return self.message_id.startswith(GATHERED_PREFIX)
+
 
 class Telling(Struct, frozen=True):
     """One thing to tell, to whoever wants it."""
@@ -92,9 +120,13 @@ class Telling(Struct, frozen=True):
     kind: HookKind
     subject: str
     fields: Mapping[str, object]
+    matter: Matter | None = None
+    """None: no person needs to know."""
 
     def body(self, workspace_id: int, at_ms: int) -> str:
-        told = {"event": self.kind, **self.fields, "workspaceId": workspace_id, "timestamp": _time(at_ms)}
+        matter = {"matter": self.matter} if self.matter else {}
+        told = {"event": self.kind, **self.fields, **matter}
+        told |= {"workspaceId": workspace_id, "timestamp": time_text(at_ms)}
         return msgspec.json.encode(told).decode()
 
 
@@ -107,22 +139,36 @@ def of_task(event: Event, paused: PauseReason | None) -> list[Telling]:
         found.append(Telling(HookKind.STATUS_CHANGED, subject, moved))
     about = {"taskId": event.task_id, "reason": event.message}
     if before is not after and asks_a_person(after, paused):
-        found.append(Telling(HookKind.NEEDS_PERSON, subject, {**about, "status": after}))
+        fields, matter = {**about, "status": after}, of_status(after, paused)
+        found.append(Telling(HookKind.NEEDS_PERSON, subject, fields, matter))
     if event.event == "overdue":
         found.append(Telling(HookKind.OVERDUE, subject, about))
     return found
+
+
+_PAUSED_BY: Mapping[str, Matter] = {PauseReason.BUDGET: Matter.BUDGET, PauseReason.BREAKER: Matter.NEEDS_YOU}
+"""Whoever has paused a plan has not forgotten it."""
 
 
 def of_plan(event: Event) -> list[Telling]:
     if event.new_status is not TaskStatus.PAUSED or event.previous_status is TaskStatus.PAUSED:
         return []
     about = {"planId": event.task_id, "reason": event.message}
-    return [Telling(HookKind.PLAN_PAUSED, f"plan {event.task_id}", about)]
+    matter = _PAUSED_BY.get(msgspec.json.decode(event.details).get("reason"))
+    return [Telling(HookKind.PLAN_PAUSED, f"plan {event.task_id}", about, matter)]
 
 
 def settled(plan_id: int, plan: str, counts: Mapping[str, int]) -> Telling:
     fields = {"planId": plan_id, "plan": plan, "counts": counts}
-    return Telling(HookKind.PLAN_SETTLED, f"plan {plan_id}", fields)
+    return Telling(HookKind.PLAN_SETTLED, f"plan {plan_id}", fields, Matter.SETTLED)
+
+
+def of_pool(name: str, pool: Pool) -> Telling:
+    """A provider that takes nothing for longer than Muster would have waited by itself."""
+    until = None if pool.until_ms is None else time_text(pool.until_ms)
+    fields = {"pool": name, "kind": pool.kind, "reason": pool.reason, "until": until}
+    matter = Matter.NEEDS_YOU if until is None else Matter.QUOTA
+    return Telling(HookKind.PROVIDER_WAITS, f"pool {name}", fields, matter)
 
 
 def of_worker(kind: HookKind, worker_id: str, agents: Sequence[str], reason: str) -> Telling:
@@ -150,6 +196,12 @@ def headers(message_id: str, body: bytes, secret: str, wall_s: int) -> dict[str,
     return {"webhook-id": message_id, "webhook-timestamp": str(wall_s), "webhook-signature": f"v1,{mac}"}
 
 
-def _time(at_ms: int) -> str:
+def answered(status: int) -> str:
+    """What is kept of a try."""
+    redirect = ", and redirects are not followed" if 300 <= status < 400 else ""
+    return f"answered {status}{redirect}"
+
+
+def time_text(at_ms: int) -> str:
     stamp = datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     return stamp.replace("+00:00", "Z")

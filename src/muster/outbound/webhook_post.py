@@ -39,9 +39,12 @@ _SAFE = "%/:=&?~+!$,;'@()*[]"
 class WebhookPost:
     """As ports.hooks.Post."""
 
-    def __init__(self, *, private: bool, in_thread: Callable[..., Awaitable[Any]]) -> None:
-        """`private`: also to addresses of this machine and of private networks, and without TLS."""
-        self._private = private
+    def __init__(
+        self, *, private: bool, in_thread: Callable[..., Awaitable[Any]], allow: str = PRIVATE
+    ) -> None:
+        """`private`: also to addresses of this machine and of private networks, and without TLS; `allow` is the
+        setting that says so."""
+        self._private, self._allow = private, allow
         self._in_thread = in_thread
         self._tls: ssl.SSLContext | None = None
 
@@ -85,7 +88,7 @@ class WebhookPost:
                 raise BadInput(
                     f"{url} {what}; nothing was added", "https://HOST/PATH, with the port or without"
                 )
-        allow = f"set `{PRIVATE}` in muster.toml first, then: muster down; muster up"
+        allow = f"set `{self._allow}` in muster.toml first, then: muster down; muster up"
         if parts.scheme != "https" and not self._private:
             raise BadInput(
                 f"{url} is not https, so nothing would ever be sent there; nothing was added",
@@ -104,7 +107,7 @@ class WebhookPost:
     async def _post(self, parts: SplitResult, headers: Mapping[str, str], body: bytes) -> int:
         host, secure = parts.hostname or "", parts.scheme == "https"
         if not secure and not self._private:
-            raise NotAllowed("it is not https", PRIVATE)
+            raise NotAllowed("it is not https", self._allow)
         port = parts.port or (443 if secure else 80)
         addresses = await self._addresses(host, port)
         tls = await self._context() if secure else None
@@ -122,7 +125,7 @@ class WebhookPost:
         addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
         for address in addresses:
             if why := forbidden(address, private=self._private):
-                raise NotAllowed(f"{host} is {address}, {why}{_NOTHING_SENT}", PRIVATE)
+                raise NotAllowed(f"{host} is {address}, {why}{_NOTHING_SENT}", self._allow)
         return addresses
 
     async def _context(self) -> ssl.SSLContext:

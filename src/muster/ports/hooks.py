@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from datetime import tzinfo
+from typing import NamedTuple, Protocol
 
-from muster.model.webhooks import HookMessage, NewMessage, Webhook
+from muster.model.notify import ChannelPlan, Notification, Quiet
+from muster.model.webhooks import HookMessage, NewMessage, WebhookRow
 
 
 class Post(Protocol):
@@ -16,13 +18,24 @@ class Post(Protocol):
         sent there."""
 
 
+class Channel(NamedTuple):
+    """Where people are told."""
+
+    plan: ChannelPlan
+    quiet: Quiet | None
+    zone: tzinfo | None
+    """None: that of this machine."""
+    tell: Callable[[Notification], Awaitable[tuple[int, str]]]
+    """One try: a status as HTTP has it, 0 where there was no answer, and what it has met with, in words."""
+
+
 class HookTx(Protocol):
-    async def webhooks(self) -> list[Webhook]:
-        """Also those that are disabled, the oldest first."""
+    async def webhooks(self) -> list[WebhookRow]:
+        """Also channels, and those that are disabled, the oldest first."""
 
-    async def add_webhook(self, webhook: Webhook, sealed: str) -> None: ...
+    async def add_webhook(self, webhook: WebhookRow, sealed: str) -> None: ...
 
-    async def update_webhook(self, webhook: Webhook) -> None:
+    async def update_webhook(self, webhook: WebhookRow) -> None:
         """What became of its messages, and whether it is disabled."""
 
     async def drop_webhook(self, webhook_id: int) -> None:
@@ -32,6 +45,9 @@ class HookTx(Protocol):
 
     async def message(self, number: int) -> HookMessage | None: ...
 
+    async def gather_message(self, number: int, message_id: str) -> None:
+        """It stands in this message from now on."""
+
     async def update_message(self, message: HookMessage) -> None:
         """What became of it."""
 
@@ -40,11 +56,14 @@ class HookTx(Protocol):
 
 
 class HookReads(Protocol):
-    async def webhooks(self) -> list[Webhook]:
-        """Also those that are disabled, the oldest first."""
+    async def webhooks(self) -> list[WebhookRow]:
+        """Also channels, and those that are disabled, the oldest first."""
 
     async def due_messages(self, webhook_id: int, wall_ms: int, limit: int) -> list[HookMessage]:
         """What is to be tried now, of each subject the oldest only."""
+
+    async def waiting_messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
+        """All that is still to be told, also later, the oldest first."""
 
     async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
         """The newest first."""

@@ -19,7 +19,7 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.states import TaskStatus
 from muster.model.touches import Touching
-from muster.model.webhooks import Webhook
+from muster.model.webhooks import WebhookRow
 from muster.ports.vault import SealedInput
 from muster.stores.rows import (
     agent_of,
@@ -95,7 +95,7 @@ class StoredQueries(ABC):
     async def agents(self) -> list[AgentRow]:
         return [agent_of(row) for row in await self._all("agents")]
 
-    async def webhooks(self) -> list[Webhook]:
+    async def webhooks(self) -> list[WebhookRow]:
         return [webhook_of(row) for row in await self._all("webhooks")]
 
     async def secrets(self) -> list[Secret]:

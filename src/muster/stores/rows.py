@@ -20,7 +20,7 @@ from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.secrets import Secret
 from muster.model.task import Attempt, Task, TaskFields
 from muster.model.views import AttemptView, EventView, TaskView
-from muster.model.webhooks import HookMessage, NewMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, WebhookRow
 
 S = TypeVar("S", bound=Struct)
 
@@ -105,7 +105,7 @@ plan_of = reader(Plan)
 lane_of = reader(Lane)
 member_of = reader(Member)
 token_of = reader(Token)
-webhook_of = reader(Webhook)
+webhook_of = reader(WebhookRow)
 agent_of = reader(AgentRow)
 beat_of = reader(AgentBeat)
 secret_of = reader(Secret)
@@ -126,7 +126,8 @@ worker_row = writer(WorkerRow)
 lane_row = writer(Lane)
 member_row = writer(Member)
 token_row = writer(Token)
-webhook_row = writer(Webhook)
+webhook_row = writer(WebhookRow)
+told_row = writer(WebhookRow, ("failures", "last_delivered_at_ms", "disabled", "matters"))
 agent_row = writer(AgentRow)
 beat_row = writer(AgentBeat)
 message_row = writer(NewMessage)

@@ -20,7 +20,7 @@ from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.task import Artifact, Attempt, Checkpoint, Task
 from muster.model.views import TaskView
-from muster.model.webhooks import HookMessage, NewMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, WebhookRow
 from muster.stores.rows import EDITED, TEXTS
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -38,7 +38,7 @@ _ROWS = (
     Artifact,
     Member,
     Token,
-    Webhook,
+    WebhookRow,
     HookMessage,
     AgentRow,
     AgentBeat,

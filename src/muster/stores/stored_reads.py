@@ -252,6 +252,9 @@ class StoredReads(StoredQueries):
     async def due_messages(self, webhook_id: int, wall_ms: int, limit: int) -> list[HookMessage]:
         return [hook_message_of(row) for row in await self._all("due_messages", webhook_id, wall_ms, limit)]
 
+    async def waiting_messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
+        return [hook_message_of(row) for row in await self._all("waiting_messages", webhook_id, limit)]
+
     async def messages(self, webhook_id: int, limit: int) -> list[HookMessage]:
         return [hook_message_of(row) for row in await self._all("messages", webhook_id, limit)]
 

@@ -16,7 +16,7 @@ from muster.model.plan_sync import SyncState
 from muster.model.seals import Seal
 from muster.model.secrets import Secret
 from muster.model.task import BY_HAND, Attempt
-from muster.model.webhooks import HookMessage, NewMessage, Webhook
+from muster.model.webhooks import HookMessage, NewMessage, WebhookRow
 from muster.stores.queries import StoredQueries
 from muster.stores.rows import (
     agent_row,
@@ -30,6 +30,7 @@ from muster.stores.rows import (
     message_row,
     secret_row,
     token_row,
+    told_row,
     webhook_row,
 )
 
@@ -87,12 +88,11 @@ class StoredTx(StoredQueries):
     async def add_beat(self, agent: str, beat: AgentBeat) -> None:
         await self._all("add_beat", self.workspace_id, agent, *beat_row(beat))
 
-    async def add_webhook(self, webhook: Webhook, sealed: str) -> None:
+    async def add_webhook(self, webhook: WebhookRow, sealed: str) -> None:
         await self._all("add_webhook", *webhook_row(webhook), sealed)
 
-    async def update_webhook(self, webhook: Webhook) -> None:
-        changed = (webhook.failures, webhook.last_delivered_at_ms, webhook.disabled)
-        await self._all("update_webhook", webhook.id, *changed)
+    async def update_webhook(self, webhook: WebhookRow) -> None:
+        await self._all("update_webhook", webhook.id, *told_row(webhook))
 
     async def drop_webhook(self, webhook_id: int) -> None:
         await self._all("drop_messages", webhook_id)
@@ -122,6 +122,9 @@ class StoredTx(StoredQueries):
     async def update_message(self, message: HookMessage) -> None:
         changed = (message.tries, message.next_at_ms, message.delivered_at_ms, message.said)
         await self._all("update_message", message.id, *changed)
+
+    async def gather_message(self, number: int, message_id: str) -> None:
+        await self._all("gather_message", number, message_id)
 
     async def requeue_messages(self, webhook_id: int, at_ms: int, message_id: str | None) -> int:
         return len(await self._all("requeue_messages", webhook_id, at_ms, message_id))

@@ -16,6 +16,7 @@ RESOURCES = (
         "attempts",
         "audit",
         "budgets",
+        "channels",
         "claims",
         "coordinator",
         "crew",

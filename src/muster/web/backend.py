@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from muster.engine.queries import Queries
 from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
+from muster.model.notify import ChannelPlan
 from muster.model.plan_sync import Difference, PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.far_git import FarGit
@@ -44,6 +45,10 @@ class OwnerActions(Protocol):
     """Where others reach it, as a URL; empty: nowhere."""
     login: bool
     """Whether they need a token there."""
+
+    @property
+    def channels(self) -> Sequence[ChannelPlan]:
+        """Where its settings have people told, by their names."""
 
     @property
     def runtime(self) -> Runtime:

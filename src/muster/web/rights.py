@@ -14,6 +14,7 @@ _CHANGES = {
         (
             "agents",
             "budgets",
+            "channels",
             "coordinator",
             "crew",
             "permissions",
@@ -27,7 +28,7 @@ _CHANGES = {
     **dict.fromkeys(("members", "tokens"), Right.PEOPLE),
 }
 """By the resource below `/api/v1`: to change something of it."""
-_SECRET = frozenset({"secrets", "tokens", "webhooks"})
+_SECRET = frozenset({"channels", "secrets", "tokens", "webhooks"})
 """To read of these is to need the same right as to change them."""
 
 _OF_THE_FOLDER = (["merge"], ["pull-request"])

@@ -97,7 +97,8 @@ async def rotate(web: Backend, body: ActorBody) -> Rotated:
 
 async def _open(web: Backend) -> _Sealed:
     """Raises StoreRefused before anything has changed, where a key is lost."""
-    secrets, webhooks = await web.reads.sealed_secrets(), await web.reads.webhooks()
+    secrets = await web.reads.sealed_secrets()
+    webhooks = [one for one in await web.reads.webhooks() if not one.channel]
     for name, sealed in secrets.items():
         purpose = secret_purpose(web.workspace_id, name)
         _unseal(web, sealed, purpose, f"secret {name}", f"muster secrets set {name}")

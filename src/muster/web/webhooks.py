@@ -47,7 +47,7 @@ class MessagesQuery(Query, frozen=True, kw_only=True):
 @routes.get("/api/v1/webhooks")
 async def webhooks(web: Backend) -> Sequence[Webhook]:
     """Also those that are disabled."""
-    return await web.reads.webhooks()
+    return [one.shown for one in await web.reads.webhooks() if not one.channel]
 
 
 @routes.post("/api/v1/webhooks", status=201, answer={201: NewWebhook})
@@ -66,7 +66,7 @@ async def add_webhook(web: Backend, body: WebhookBody) -> Reply:
 @routes.get("/api/v1/webhooks/{webhook_id:id}/messages")
 async def messages(web: Backend, webhook_id: int, query: MessagesQuery) -> Sequence[HookMessage]:
     """What it was told, and what it is still to be told: the newest first."""
-    if all(one.id != webhook_id for one in await web.reads.webhooks()):
+    if all(one.id != webhook_id or one.channel for one in await web.reads.webhooks()):
         raise NotFound(f"there is no webhook {webhook_id}", "muster webhook list")
     return await web.reads.messages(webhook_id, query.limit)
 

@@ -7,11 +7,12 @@ from typing import Annotated
 from msgspec import Meta
 
 from muster.model.commands.base import Command
+from muster.model.notify import Matter
 from muster.model.scalars import Count, Id, Name
 from muster.model.webhooks import HookKind
 
 HookUrl = Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+([/?#]\S*)?$", max_length=2000)]
-MessageId = Annotated[str, Meta(pattern="^msg_[a-z0-9]{1,64}$")]
+MessageId = Annotated[str, Meta(pattern="^(msg|digest)_[a-z0-9]{1,64}$")]
 
 
 class AddWebhook(Command, frozen=True, kw_only=True):
@@ -45,6 +46,41 @@ class ResendMessages(Command, frozen=True, kw_only=True):
     actor: Name
 
 
+class SetChannels(Command, frozen=True, kw_only=True):
+    """The channels that settings name, under the coordinator's term: others are gone, with what they were still
+    to be told.  One that was disabled is in use again."""
+
+    term: int
+    channels: dict[Name, tuple[Matter, ...]]
+    """What each is told."""
+
+
+class TestChannel(Command, frozen=True, kw_only=True):
+    """As TestWebhook."""
+
+    channel: Name
+    actor: Name
+
+
+class ResendNotices(Command, frozen=True, kw_only=True):
+    """As ResendMessages."""
+
+    channel: Name
+    message_id: MessageId | None = None
+    actor: Name
+
+
+class GatherMessages(Command, frozen=True, kw_only=True):
+    """Decides which matters are one message from now on, under the coordinator's term: however often that is
+    sent, it says the same."""
+
+    term: int
+    webhook_id: Id
+    groups: tuple[tuple[Id, ...], ...]
+    over: tuple[Id, ...] = ()
+    """What nobody needs to be told any more."""
+
+
 class NoteDelivery(Command, frozen=True, kw_only=True):
     """What a try has met with, under the coordinator's term."""
 
@@ -52,6 +88,8 @@ class NoteDelivery(Command, frozen=True, kw_only=True):
     webhook_id: Id
     id: Id
     """Of the message in the outbox."""
+    more: tuple[Id, ...] = ()
+    """Those that were told together with it."""
     status: Count = 0
     """Of the answer; 0 where there was none."""
     said: str

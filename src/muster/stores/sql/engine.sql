@@ -198,7 +198,7 @@ SELECT $webhook_columns FROM webhooks WHERE @mine ORDER BY id
 INSERT INTO webhooks ($webhook_columns, sealed) VALUES ($webhook_slots, ?)
 
 -- name: update_webhook
-UPDATE webhooks SET failures = ?2, last_delivered_at_ms = ?3, disabled = ?4 WHERE id = ?1 AND @mine
+UPDATE webhooks SET failures = ?2, last_delivered_at_ms = ?3, disabled = ?4, matters = ?5 WHERE id = ?1 AND @mine
 
 -- name: drop_webhook
 DELETE FROM webhooks WHERE id = ?1 AND @mine
@@ -214,6 +214,9 @@ SELECT $hookmessage_columns FROM outbox WHERE id = ?1 AND @mine
 
 -- name: update_message
 UPDATE outbox SET tries = ?2, next_at_ms = ?3, delivered_at_ms = ?4, said = ?5 WHERE id = ?1 AND @mine
+
+-- name: gather_message
+UPDATE outbox SET message_id = ?2 WHERE id = ?1 AND @mine
 
 -- name: requeue_messages
 UPDATE outbox SET tries = 0, next_at_ms = ?2, delivered_at_ms = NULL

@@ -194,6 +194,10 @@ SELECT $hookmessage_columns FROM outbox o
                       AND before.id < o.id AND before.next_at_ms IS NOT NULL)
  ORDER BY next_at_ms, id LIMIT ?3
 
+-- name: waiting_messages
+SELECT $hookmessage_columns FROM outbox
+ WHERE webhook_id = ?1 AND next_at_ms IS NOT NULL AND @mine ORDER BY id LIMIT ?2
+
 -- name: messages
 SELECT $hookmessage_columns FROM outbox WHERE webhook_id = ?1 AND @mine ORDER BY id DESC LIMIT ?2
 

@@ -21,7 +21,7 @@ async def needs_of(web: Backend, plan: str | None = None, *, most: int) -> Json:
         for one in await web.queries.plans()
         if one.paused is PauseReason.BUDGET and plan in {None, one.name}
     ]
-    kinds = ("tasks", "files", "webhooks", "pools", "plans")
+    kinds = ("tasks", "files", "webhooks", "channels", "pools", "plans")
     found["number"] = sum(len(found[kind]) for kind in kinds)
     found["more"] = max(0, len(found["tasks"]) - most)
     found["tasks"] = found["tasks"][:most]

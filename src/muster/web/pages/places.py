@@ -10,6 +10,7 @@ from muster.model.access import BROWSER
 from muster.model.events import Level
 from muster.web.audit import levels_from
 from muster.web.backend import Backend
+from muster.web.channels import channels
 from muster.web.http import Reply, Request
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
@@ -79,21 +80,23 @@ async def proved(web: Backend, request: Request) -> Reply:
 
 @routes.get("/settings")
 async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
-    """Members, tokens, webhooks and budgets: of each what who asks may see."""
+    """Members, tokens, webhooks, channels and budgets: of each what who asks may see."""
     from muster.web.pages.render import json_of, may_of, page
     from muster.web.pages.setting_forms import DONE
 
     may = may_of(request)
     tokens = await web.reads.tokens() if may("GET", "/api/v1/tokens") else None
     hooks = await web.reads.webhooks() if may("GET", "/api/v1/webhooks") else None
+    told = await channels(web) if may("GET", "/api/v1/channels") else None
     return page(
         request,
         "settings.html",
+        channels=None if told is None else [json_of(one) for one in told],
         done=query.done,
         done_actions=DONE,
         members=[json_of(member) for member in await web.reads.members()],
         tokens=None if tokens is None else [json_of(one) for one in tokens[-ROWS_MAX:]],
         browser=BROWSER,
-        webhooks=None if hooks is None else [json_of(hook) for hook in hooks],
+        webhooks=None if hooks is None else [json_of(hook) for hook in hooks if not hook.channel],
         plans=[json_of(plan) for plan in (await web.queries.plans())[:ROWS_MAX]],
     )

@@ -80,6 +80,8 @@ SETTING_FORMS: dict[str, SettingForm] = {
         f"{_HOOKS}/{{id}}/remove",
         Action("Remove the webhook", (), "What was still to be sent there is dropped."),
     ),
+    "channel-test": SettingForm("/api/v1/channels/{id}/test", Action("Send a test there")),
+    "channel-resend": SettingForm("/api/v1/channels/{id}/resend", Action("Tell again what was not told")),
     "budget-set": SettingForm(
         "/api/v1/budgets",
         Action(

@@ -51,6 +51,8 @@ CREATE TABLE webhooks (
     failures             bigint NOT NULL,
     last_delivered_at_ms bigint,
     disabled             text NOT NULL,
+    channel              text NOT NULL,
+    matters              text NOT NULL,
     sealed               text NOT NULL
 );
 

@@ -47,6 +47,8 @@ CREATE TABLE webhooks (
     failures             INTEGER NOT NULL,
     last_delivered_at_ms INTEGER,
     disabled             TEXT NOT NULL,
+    channel              TEXT NOT NULL,
+    matters              TEXT NOT NULL,
     sealed               TEXT NOT NULL
 ) STRICT;
 

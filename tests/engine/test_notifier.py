@@ -1,0 +1,294 @@
+"""People are told of each matter once: at once, collected, or after quiet hours, and only what is not over."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from datetime import datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from engine_rig import FixedChance, Rig, complete, fail
+from msgspec.structs import replace
+
+from muster.engine.batch import drive
+from muster.engine.policy import Policy
+from muster.engine.services.notifier import Notifier
+from muster.model import commands as c
+from muster.model.errors import Conflict, NotFound, TermOver
+from muster.model.notify import ChannelPlan, Matter, Notification, Quiet
+from muster.model.states import ErrorKind, PauseReason
+from muster.model.usage import Usage
+from muster.model.webhooks import TRIES_MAX, HookMessage
+from muster.ports.hooks import Channel
+
+BASE = "https://muster.example"
+NIGHT = Quiet(22 * 60, 7 * 60)
+BERLIN = ZoneInfo("Europe/Berlin")
+ALL = tuple(Matter)
+
+
+class Phone:
+    """Takes what it is told; `status` 0: it cannot be reached."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.tries: list[Notification] = []
+
+    async def __call__(self, note: Notification) -> tuple[int, str]:
+        self.tries.append(note)
+        return self.status, f"answered {self.status}"
+
+    @property
+    def titles(self) -> list[str]:
+        return [note.title for note in self.tries]
+
+
+class Told:
+    """A crew with one channel."""
+
+    def __init__(self, rig: Rig, phone: Phone, quiet: Quiet | None = None, **plan: Any) -> None:
+        self.rig, self.phone = rig, phone
+        self.term = rig.new_boot().term
+        plan = {"name": "phone", "kind": "ntfy", "to": "", "tells": ALL, **plan}
+        channel = Channel(ChannelPlan(**plan), quiet, BERLIN, phone)
+        self.notifier = Notifier(rig.clock, rig.store.reads, rig, [channel], base=BASE, term=self.term)
+        self.look()
+
+    def look(self) -> None:
+        async def round_() -> None:
+            for _ in range(2):
+                await self.notifier.run_once()
+                await self.notifier.settle()
+
+        asyncio.run(round_())
+
+    def messages(self) -> list[HookMessage]:
+        (row,) = [one for one in drive(self.rig.reads.webhooks()) if one.channel == "phone"]
+        return drive(self.rig.reads.messages(row.id, 1000))[::-1]
+
+    def begun(self, *keys: str) -> dict[str, Any]:
+        self.rig.enqueue(dict.fromkeys(keys, ()))
+        return {job.key: job for job in self.rig.started()}
+
+    def ask(self, job: Any, question: str) -> None:
+        self.rig.do(c.Ask(task_id=job.task_id, epoch=job.epoch, question=question))
+
+    def answer(self, job: Any) -> None:
+        self.rig.do(c.AnswerQuestion(task_id=job.task_id, text="this one", actor="ada"))
+        self.rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
+
+
+@pytest.fixture(autouse=True)
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each message has one of its own."""
+    numbers = itertools.count()
+    monkeypatch.setattr(FixedChance, "name", lambda _, length: f"{next(numbers):0{length}d}")
+
+
+@pytest.fixture
+def crew(several_servers: str) -> Rig:
+    made = Rig()
+    made.register()
+    return made
+
+
+def at(rig: Rig, when: datetime) -> None:
+    rig.clock.present = replace(rig.clock.present, wall_ms=int(when.timestamp() * 1000))
+
+
+def test_each_matter_is_told_once_in_words_with_a_link(crew: Rig) -> None:
+    told = Told(crew, Phone())
+    jobs = told.begun("a", "b")
+    told.ask(jobs["a"], "which\x1b[31m one?\u202e")
+    told.look()
+    told.look()
+    (note,) = told.phone.tries
+    assert note.title == "api/a needs you" and note.link == f"{BASE}/tasks/{jobs['a'].task_id}"
+    assert "which^[[31m one?<202E>" in note.text and note.text.isprintable()
+    told.answer(jobs["a"])
+    (again,) = crew.started()
+    told.ask(again, "and now?")
+    told.look()
+    assert told.phone.titles == ["api/a needs you"] * 2, "asked again is another matter"
+    assert len({note.id for note in told.phone.tries}) == 2
+    crew.do(fail(jobs["b"], ErrorKind.INVALID))
+    told.look()
+    assert told.phone.titles[2:] == ["api/b has failed"]
+    assert [message.delivered_at_ms is not None for message in told.messages()] == [True] * 3
+
+
+def test_what_a_person_has_paused_is_no_matter(crew: Rig) -> None:
+    told = Told(crew, Phone())
+    told.begun("a")
+    crew.enqueue({"b": ()})
+    crew.do(c.Pause(task_id=crew.id("b"), actor="ada", reason=PauseReason.USER))
+    crew.do(c.PausePlan(plan="api", actor="ada"))
+    told.look()
+    assert told.phone.tries == []
+
+
+def test_a_provider_without_quota_is_told_with_its_time_and_not_when_it_is_back(crew: Rig) -> None:
+    told = Told(crew, Phone())
+    jobs = told.begun("a", "b")
+    crew.do(fail(jobs["a"], ErrorKind.RATE_LIMIT, retry_after_s=60))
+    told.look()
+    assert told.phone.tries == [], "Muster waits for that by itself"
+    crew.do(fail(jobs["b"], ErrorKind.QUOTA, retry_after_s=7200))
+    told.look()
+    (note,) = told.phone.tries
+    assert note.title == "claude takes nothing until 15 Jan 11:00" and note.link == f"{BASE}/inbox"
+    assert note.matters == (Matter.QUOTA,) and not note.urgent
+
+
+def test_a_channel_is_told_what_it_is_for(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
+    job = told.begun("a")["a"]
+    crew.do(complete(job))
+    told.look()
+    assert told.phone.titles == ["plan api is settled: 1 completed"]
+
+
+def test_a_budget_that_is_used_up_is_a_matter_of_its_own(several_servers: str) -> None:
+    rig = Rig(Policy(budget_plan_microusd=1_000_000))
+    rig.register()
+    told = Told(rig, Phone(), tells=(Matter.BUDGET,))
+    job = told.begun("a")["a"]
+    usage = Usage(input_tokens=1, output_tokens=1, cost_microusd=2_000_000)
+    rig.do(c.Account(task_id=job.task_id, epoch=job.epoch, usage=usage))
+    told.look()
+    (note,) = told.phone.tries
+    assert note.title == "plan api has used up its budget" and "it gives out no more work" in note.text
+    assert note.link == f"{BASE}/plans/api"
+
+
+def test_what_happens_in_the_time_of_a_digest_is_one_message(crew: Rig) -> None:
+    told = Told(crew, Phone(), digest_s=600, tells=(Matter.DEAD, Matter.NEEDS_YOU))
+    jobs = told.begun("a", "b", "c")
+    told.ask(jobs["a"], "what?")
+    crew.clock.advance(300)
+    crew.do(fail(jobs["b"], ErrorKind.INVALID))
+    told.ask(jobs["c"], "which?")
+    told.answer(jobs["c"])
+    crew.clock.advance(299)
+    told.look()
+    assert told.phone.tries == []
+    crew.clock.advance(1)
+    told.phone.status = 0
+    told.look()
+    first, told.phone.status = told.phone.tries[-1], 200
+    assert first.title == "2 matters of your crew" and first.link == f"{BASE}/inbox"
+    assert [line.partition(":")[0] for line in first.text.splitlines()] == [
+        "api/a needs you",
+        "api/b has failed",
+    ]
+    (later,) = crew.started()
+    crew.do(fail(later, ErrorKind.INVALID))
+    crew.clock.advance(10)
+    told.look()
+    assert told.phone.tries[1:] == [first], "what is sent again says the same, under the same id"
+    crew.clock.advance(600)
+    told.look()
+    assert told.phone.titles[2:] == ["api/c has failed"]
+
+
+def test_in_quiet_hours_nothing_is_told_and_after_them_what_still_matters_as_one(crew: Rig) -> None:
+    told = Told(crew, Phone(), NIGHT, tells=(Matter.DEAD, Matter.NEEDS_YOU))
+    jobs = told.begun("a", "b", "c")
+    at(crew, datetime(2027, 1, 15, 23, 30, tzinfo=BERLIN))
+    told.ask(jobs["a"], "what?")
+    crew.do(fail(jobs["b"], ErrorKind.INVALID))
+    told.ask(jobs["c"], "which?")
+    told.answer(jobs["c"])
+    told.look()
+    crew.do(c.TestChannel(channel="phone", actor="ada"))
+    told.look()
+    assert told.phone.titles == ["Muster can tell you here"], "a test was asked for at this moment"
+    at(crew, datetime(2027, 1, 16, 6, 59, 59, tzinfo=BERLIN))
+    told.look()
+    assert len(told.phone.tries) == 1
+    at(crew, datetime(2027, 1, 16, 7, 0, tzinfo=BERLIN))
+    told.look()
+    assert told.phone.titles[1:] == ["2 matters of your crew"]
+    (over,) = [one for one in told.messages() if one.delivered_at_ms is None]
+    assert (over.next_at_ms, over.said) == (None, "over before it was told")
+
+
+@pytest.mark.parametrize(
+    ("hours", "utc", "holds"),
+    [
+        (NIGHT, "2027-03-28 00:30", True),  # 01:30, before the hour that is left out
+        (NIGHT, "2027-03-28 04:59", True),  # 06:59 by summer time
+        (NIGHT, "2027-03-28 05:00", False),
+        (NIGHT, "2027-10-31 05:59", True),  # 06:59 by winter time
+        (NIGHT, "2027-10-31 06:00", False),
+        (Quiet(150, 165), "2027-10-31 00:35", True),  # 02:35, which comes twice
+        (Quiet(150, 165), "2027-10-31 01:35", True),
+        (Quiet(150, 165), "2027-03-28 01:35", False),  # 03:35: there is no 02:35 that day
+        (Quiet(12 * 60, 13 * 60), "2027-01-15 11:00", True),
+        (Quiet(12 * 60, 13 * 60), "2027-01-15 12:00", False),
+    ],
+)
+def test_quiet_hours_are_those_of_the_clock_on_the_wall(hours: Quiet, utc: str, holds: bool) -> None:
+    at_ms = int(datetime.fromisoformat(f"{utc}Z").timestamp() * 1000)
+    assert hours.holds(at_ms, BERLIN) is holds
+
+
+def test_a_channel_that_takes_nothing_is_disabled_and_the_inbox_says_so(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.DEAD,))
+    told.phone.status = 503
+    crew.do(fail(told.begun("a")["a"], ErrorKind.INVALID))
+    for _ in range(TRIES_MAX):
+        told.look()
+        crew.clock.advance(3600)
+    assert len(told.phone.tries) == TRIES_MAX and len({note.id for note in told.phone.tries}) == 1
+    inbox = drive(crew.queries.inbox())
+    assert inbox.webhooks == () and "answered 503" in inbox.channels["phone"]
+    with pytest.raises(Conflict, match="muster notify resend phone"):
+        raise_with_hint(crew)
+    told.phone.status = 200
+    crew.do(c.ResendNotices(channel="phone", actor="ada"))
+    told.look()
+    assert told.phone.titles[TRIES_MAX:] == ["api/a has failed"]
+    assert drive(crew.queries.inbox()).channels == {}
+    with pytest.raises(NotFound):
+        crew.do(c.TestChannel(channel="nobody", actor="ada"))
+
+
+def raise_with_hint(rig: Rig) -> None:
+    try:
+        rig.do(c.TestChannel(channel="phone", actor="ada"))
+    except Conflict as error:
+        raise Conflict(error.hint) from error
+
+
+def test_channels_are_those_of_the_settings_and_no_webhooks(crew: Rig) -> None:
+    told = Told(crew, Phone())
+    (row,) = drive(crew.reads.webhooks())
+    for command in (c.TestWebhook, c.RemoveWebhook, c.ResendMessages):
+        with pytest.raises(NotFound):
+            crew.do(command(webhook_id=row.id, actor="ada"))
+    crew.do(fail(told.begun("a")["a"], ErrorKind.INVALID))
+    Told(crew, Phone(), name="desk")
+    (other,) = drive(crew.reads.webhooks())
+    assert other.channel == "desk" and drive(crew.reads.messages(row.id, 10)) == []
+    crew.do(c.SetChannels(term=crew.new_boot().term, channels={}))
+    assert drive(crew.reads.webhooks()) == []
+
+
+def test_the_next_leader_tells_what_the_last_one_could_not_write_down_under_the_same_id(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.DEAD,))
+    crew.do(fail(told.begun("a")["a"], ErrorKind.INVALID))
+
+    async def deposed(note: Notification) -> tuple[int, str]:
+        crew.new_boot()
+        return await told.phone(note)
+
+    channel = told.notifier._channels["phone"]
+    told.notifier._channels["phone"] = channel._replace(tell=deposed)
+    with pytest.raises(TermOver):
+        told.look()
+    Told(crew, told.phone, tells=(Matter.DEAD,)).look()
+    assert told.phone.titles == ["api/a has failed"] * 2
+    assert len({note.id for note in told.phone.tries}) == 1
