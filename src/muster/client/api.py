@@ -7,6 +7,7 @@ import time
 
 from muster.client.http import NOT_HERE, REPLY_S, ClientRequest
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
+from muster.model.numbers import PAGE_BYTES
 
 PAGE_ROWS = 500
 _BACKOFF_FIRST_S = 0.1
@@ -62,11 +63,17 @@ class Api:
         """A list of any length, asked for page by page: one large answer is memory that its owner keeps."""
         after = 0
         while True:
-            page = self.get(path, {**query, "after": after, "limit": PAGE_ROWS})
+            page, data = self._page(path, {**query, "after": after, "limit": PAGE_ROWS})
             yield from page
-            if len(page) < PAGE_ROWS:
+            if len(page) < PAGE_ROWS and len(data) < PAGE_BYTES:
                 return
             after = page[-1]["id"]
+
+    def _page(self, path: str, query: Mapping[str, Any]) -> tuple[list[Any], bytes]:
+        """With its JSON: a page of long rows has fewer of them."""
+        given = {name: value for name, value in query.items() if value is not None}
+        data = self.fetch(f"{path}?{_query(given)}")
+        return _decoded(data), data
 
     def post(self, path: str, content: Any, *, wait_s: float = 0.0) -> Any:
         return self._call("POST", path, content, self._reply_s + wait_s)
@@ -91,13 +98,17 @@ class Api:
         status, data = self._transport.request(asked)
         if status >= 400:
             raise error_of(status, data)
-        try:
-            return json.loads(data) if data else None
-        except ValueError:
-            raise OwnerUnavailable(
-                "what answers is no Muster server: it sends no JSON",
-                "look at its address: muster context list",
-            ) from None
+        return _decoded(data) if data else None
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        raise OwnerUnavailable(
+            "what answers is no Muster server: it sends no JSON",
+            "look at its address: muster context list",
+        ) from None
 
 
 def error_of(status: int, data: bytes) -> MusterError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 NUMBER_MAX = 1 << 53
 """Largest integer that every JSON parser keeps exact."""
+PAGE_BYTES = 8 << 20
+"""A page of a list ends with the row that makes it so long: whoever reads on finds the rest on the next one."""
 _DIGITS_MAX = len(str(NUMBER_MAX))
 
 

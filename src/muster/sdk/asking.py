@@ -19,6 +19,7 @@ from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest
 from muster.model.durations import parse_duration
 from muster.model.errors import MusterError, NotFound, Unavailable, WaitTimeout
+from muster.model.numbers import PAGE_BYTES
 from muster.model.states import FINAL, TaskStatus
 from muster.model.views import EventView, TaskDetail, TaskView
 from muster.sdk.errors import TaskCancelled, TaskEnded, TaskFailed
@@ -121,8 +122,19 @@ def detail(task_id: int) -> Asking[TaskDetail]:
     return _DETAIL.decode((yield from get(f"/api/v1/agent-tasks/{task_id}")))
 
 
-def tasks(**query: Any) -> Asking[list[TaskView]]:
-    return _VIEWS.decode((yield from get("/api/v1/agent-tasks", **query)))
+_PAGE = 500
+
+
+def all_tasks(**query: Any) -> Asking[list[TaskView]]:
+    """Page by page; one of long texts has fewer tasks."""
+    found: list[TaskView] = []
+    while True:
+        after = found[-1].id if found else 0
+        data = yield from get("/api/v1/agent-tasks", **query, after=after, limit=_PAGE)
+        page = _VIEWS.decode(data)
+        found += page
+        if len(page) < _PAGE and len(data) < PAGE_BYTES:
+            return found
 
 
 def task_id_of(reference: str | int) -> Asking[int]:
@@ -136,7 +148,7 @@ def task_id_of(reference: str | int) -> Asking[int]:
 
 def view(task_id: int, *, repeatable: bool = True) -> Asking[TaskView]:
     """Raises NotFound."""
-    found = yield from tasks(id=task_id, repeatable=repeatable)
+    found = _VIEWS.decode((yield from get("/api/v1/agent-tasks", id=task_id, repeatable=repeatable)))
     if not found:
         raise NotFound(f"there is no task {task_id}", "muster task list")
     return found[0]

@@ -87,15 +87,7 @@ class _Wishes:
         return c.Enqueue(plan=plan, source=None, tasks=(spec,), actor=self._link.actor)
 
     def _tasks(self, plan: str | None, status: Sequence[str], tags: Sequence[str]) -> Asking[list[TaskView]]:
-        found: list[TaskView] = []
-        while True:
-            after = found[-1].id if found else 0
-            page = yield from asking.tasks(
-                plan=plan, status=list(status), tags=list(tags), after=after, limit=_PAGE
-            )
-            found += page
-            if len(page) < _PAGE:
-                return found
+        return (yield from asking.all_tasks(plan=plan, status=list(status), tags=list(tags)))
 
     def _events(self, after: int) -> Asking[list[EventView]]:
         return _EVENTS.decode((yield from asking.get("/api/v1/events", after=after, wait=f"{HOLD_S:g}")))
@@ -108,9 +100,6 @@ class _Wishes:
 
     def _inbox(self) -> Asking[Inbox]:
         return _INBOX.decode((yield from asking.get("/api/v1/inbox")))
-
-
-_PAGE = 500
 
 
 class Client(_Wishes):

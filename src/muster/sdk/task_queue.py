@@ -239,15 +239,7 @@ class TaskQueue:
     async def list_by_user(self, user_id: str, status: str | None = None) -> list[TaskSummary]:
         """All of theirs, or those of one status, in its word here."""
         wanted = None if status is None else QueueStatus(status)
-        found: list[TaskView] = []
-        while True:
-            after = found[-1].id if found else 0
-            page = await self._run(
-                asking.tasks(plan=PLAN, metadata=f"{OWNER}={user_id}", after=after, limit=500)
-            )
-            found += page
-            if len(page) < 500:
-                break
+        found = await self._run(asking.all_tasks(plan=PLAN, metadata=f"{OWNER}={user_id}"))
         tasks = [_task(view) for view in found]
         shown = [field.name for field in dataclasses.fields(TaskSummary)]
         return [

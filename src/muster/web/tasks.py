@@ -12,11 +12,13 @@ from msgspec import Meta, Struct, field
 from msgspec.structs import asdict, replace
 
 from muster.engine.queries import Queries
+from muster.engine.task_pages import page_of
 from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput, NotFound
 from muster.model.kinds import NAME_CHARS_MAX
+from muster.model.numbers import PAGE_BYTES
 from muster.model.states import FINAL
 from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
 from muster.ports.runtime import EVENTS
@@ -151,10 +153,12 @@ class LogPage(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @routes.get(_TASKS, answer=list[TaskView])
 async def tasks(web: Backend, request: Request, query: TasksQuery) -> Reply:
-    """Tasks in the order of their ids.  Where there may be more, a `Link` header leads to the next page."""
-    found = await web.queries.tasks(filter_of(query))
-    reply = json_reply(found)
-    if len(found) < query.limit:
+    """Tasks in the order of their ids.  Where there may be more, a `Link` header leads to the next page: after
+    `limit` of them, or after 8 MiB.
+    """
+    found, data = await page_of(web.queries, filter_of(query))
+    reply = Reply(200, data)
+    if len(found) < query.limit and len(data) < PAGE_BYTES:
         return reply
     return replace(reply, headers=(("link", f'<{next_page(request, found[-1].id)}>; rel="next"'),))
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Self
 
 from muster.cli.context import Context
@@ -90,7 +91,10 @@ class Listing:
         return found
 
     def _ask(self, **query: Any) -> dict[int, Json]:
-        return {task["id"]: task for task in self._api.get(_PATH, {"plan": self._plan, **query})}
+        """In pages: long texts make few rows of one."""
+        most = query.pop("limit", _IDS_MAX)
+        rows = self._api.rows(_PATH, {"plan": self._plan, **query})
+        return {task["id"]: task for task in islice(rows, most)}
 
 
 ROUND_S = 0.25

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from msgspec import Meta
 from msgspec.structs import replace
 
+from muster.engine.task_pages import page_of
 from muster.model import commands as c
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
@@ -24,6 +25,8 @@ from muster.web.routes import Routes
 from muster.web.tasks import TasksQuery, filter_of, next_page
 
 routes = Routes(pages=True)
+SHOWN_BYTES = 2 << 20
+"""Of the tasks on one page: a page of long texts has fewer of them."""
 
 EVENTS_SHOWN = 50
 
@@ -56,7 +59,8 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
     columns = await columns_of(web, filter_of(query)) if query.view else []
     may = may_of(request)
-    found = [] if query.view else await web.queries.tasks(filter_of(query))
+    found, data = ([], b"") if query.view else await page_of(web.queries, filter_of(query), SHOWN_BYTES)
+    more = len(found) == query.limit or len(data) >= SHOWN_BYTES
     tasks = json_of(found)
     return page(
         request,
@@ -74,7 +78,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
         open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
-        next_page=next_page(request, found[-1].id) if len(found) == query.limit else "",
+        next_page=next_page(request, found[-1].id) if found and more else "",
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
     )
