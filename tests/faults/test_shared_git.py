@@ -9,10 +9,13 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from muster.model.errors import MusterError
+from muster.web.open_paths import ENTER
+from page_reader import Reader
 from patience import until
 from postgres_databases import USER, at
 from several_servers import QUICK, Balancer, Servers, SharedServer, several, worker_of
@@ -260,3 +263,66 @@ def test_all_servers_have_the_same_repository_or_do_not_start(tmp_path: Path, ur
         moved = remote.rename(remote.with_name("moved.git"))
         (b.folder / "muster.toml").write_text(f'{SETTINGS}[git]\nremote = "{moved}"\n')
         b.start()
+
+
+# -- looked at by people
+
+REVISED = """\
+if test -z "${MUSTER_NOTE-}"; then echo 'total = round(total, 2)'; else echo "$MUSTER_NOTE"; fi > money.py
+"""
+
+
+def browser_at(servers: Servers, server: SharedServer) -> Reader:
+    with contextlib.closing(servers.api(server)) as api:
+        path: str = api.post("/api/v1/sign-in-links", {})["path"]
+    (code,) = parse_qs(urlsplit(path).query)["code"]
+    reader = Reader(server.port)
+    assert reader.post(ENTER, {"code": code}).status == 303
+    return reader
+
+
+def waits_again(servers: Servers, epoch: int) -> bool:
+    task = tasks(servers, servers.every[0])["money"]
+    return bool(task["status"] == "PAUSED" and task["epoch"] == epoch)
+
+
+@pytest.mark.promise("S18")
+def test_work_is_reviewed_at_two_servers_and_merged_into_the_first_branch(
+    tmp_path: Path, url: str, remote: Path
+) -> None:
+    seed = tmp_path / "seed"
+    with at_work(tmp_path, url, remote, workers=1) as (two, _):
+        number = add(two, two.every[0], "money", REVISED, review="person")
+        review = f"/tasks/{number}/review"
+        until(lambda: waits_again(two, 1), "its work waits for a person")
+        one, other = (browser_at(two, server) for server in two.every)
+        seen = one.get(review)
+        assert "total = round(total, 2)" in seen.text and "Pull request" not in seen.text
+        form = seen.form("Add comment")
+        written = {**form.fields, "text.0+1": "Half-even is intended", "words": "Nearly.", "do": "back"}
+        assert one.post(form.action, written).headers["location"].startswith(f"/tasks/{number}?done=")
+        until(lambda: waits_again(two, 2), "its second attempt waits for a person")
+        seen = other.get(review)
+        assert "money.py:1: total = round(total, 2)" in seen.text and "Half-even is intended" in seen.text
+        other.send(seen.form("Approve"))
+        until(lambda: statuses(two, two.every[0]) == {"COMPLETED"}, "it is published")
+        begun = git(remote, "rev-parse", "main")
+        (seed / "money.py").write_text("total = 0\n")
+        git(seed, "add", ".")
+        git(seed, "commit", "--quiet", "-m", "another total")
+        git(seed, "push", "--quiet", str(remote), "HEAD:refs/heads/main")
+        asked = one.get("/plans/p/merge")
+        assert "There would be conflicts in money.py" in asked.text
+        assert one.send(asked.form("Merge")).status == 409
+        git(seed, "push", "--quiet", "--force", str(remote), f"{begun}:refs/heads/main")
+        asked = other.get("/plans/p/merge")
+        assert "1 commit, 1 file" in asked.text and "<code>main</code>" in asked.text
+        other.send(asked.form("Merge"))
+        assert "Half-even is intended" in git(remote, "show", "main:money.py")
+        assert git(remote, "log", "-1", "--format=%P", "main").split() == [
+            begun,
+            git(remote, "rev-parse", "muster/plan/p"),
+        ]
+        assert "There is nothing to merge: main has all of it" in one.get("/plans/p/merge").text.replace(
+            "muster/plan/p", "it"
+        )

@@ -67,13 +67,38 @@ def test_the_end_is_told_with_how_wrong_that_was_before(site: Site, reader: Read
     assert "Forecast" not in over and "No forecast" not in over
 
 
-def test_a_large_plan_has_its_list_and_no_thicket(
-    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+def test_a_graph_of_many_tasks_is_drawn_by_their_headings(site: Site, reader: Reader) -> None:
+    def keys(name: str) -> list[str]:
+        return [f"{name}{number}" for number in range(170)]
+
+    tasks = [{"title": key, "key": key, "epic": "Pages", "dependsOn": []} for key in keys("a")]
+    tasks += [
+        {"title": key, "key": key, "epic": "Pages", "feature": "Look", "dependsOn": [above]}
+        for key, above in zip(keys("b"), keys("a"), strict=True)
+    ]
+    tasks.append({"title": "End", "key": "end", "dependsOn": keys("b")})
+    site.post("/api/v1/plans", {"plan": "many", "source": None, "actor": "user:ann", "tasks": tasks})
+    shown = reader.get("/plans/many").text
+    boxes = re.findall(r'aria-label="([^"]+)"><title>', shown)
+    assert boxes == [
+        "170 tasks of Pages: 170 ready",
+        "170 tasks of Pages &gt; Look: 170 blocked",
+        "end: End (blocked)",
+    ]
+    assert shown.count('class="edge critical"') == 2 == shown.count('class="edge')
+    assert "those of one heading that stand equally deep are one box" in shown and "after a169" in shown
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 7])
+def test_a_long_chain_is_drawn_in_as_many_boxes_as_there_may_be(
+    monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(plan_drawing, "DRAWN_MAX", 2)
-    add(site, "shop", a=(), b=("a",), c=("b",))
-    shown = reader.get("/plans/shop").text
-    assert "<svg" not in shown and "after b" in shown and "a graph is drawn of up to 300" in shown
+    monkeypatch.setattr(plan_drawing, "DRAWN_MAX", most)
+    parents = {number: [number - 1] if number else [] for number in range(10)}
+    chart = plan_drawing.Chart(parents, {number: f"t{number}" for number in parents}, {})
+    drawn = plan_drawing.graph(chart, list(parents))
+    assert drawn is not None and drawn.collapsed and len(drawn.boxes) <= most
+    assert len(drawn.edges) == len(drawn.boxes) - 1 and all(edge.critical for edge in drawn.edges)
 
 
 def test_names_of_tasks_are_harmless_in_a_drawing(site: Site, reader: Reader) -> None:

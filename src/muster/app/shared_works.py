@@ -1,25 +1,33 @@
 """What tasks have made, in the repository that several servers share.  Implements ports.works.
 
-It is read in a server's own copy.  That has no branch checked out, so nothing is merged or proposed from there.
+It is read in a server's own copy.  That has no branch checked out: a plan's branch is merged at the remote, into
+the one that it begins with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
+from muster.app.plan_merge import Incoming, answer_of, look, message_of, named
 from muster.app.pull_requests import authors_of
 from muster.app.shared_git import SharedGit
 from muster.app.works import of_attempt, of_plan
 from muster.hosts.detached_call import detached_call
 from muster.hosts.user_git import UserGit
-from muster.model.errors import Conflict
+from muster.model.errors import Conflict, Unavailable
 from muster.model.refs import plan_branch, refs_of_plan, refs_of_task
 from muster.model.works import PlanMerged, PullOpened
 from muster.ports.works import WorkChange
-from muster.worker.git_mirror import GitMirror
+from muster.worker.git import GitFailed
+from muster.worker.git_mirror import TRIES_MAX, GitMirror
+
+_HEADS = "refs/heads/"
 
 
 class SharedWorks:
+    proposes = False
+
     def __init__(self, git: SharedGit) -> None:
         self._git = git
 
@@ -45,18 +53,53 @@ class SharedWorks:
         return [ref for ref in found if ref]
 
     async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:  # noqa: ARG002
-        raise _nothing_checked_out(plan)
+        def look_at(mirror: GitMirror) -> PlanMerged:
+            with mirror.lock:
+                found, _ = _incoming(mirror, plan)
+                return answer_of(plan, found, None)
+
+        return await detached_call(look_at, await self._git.mirror())
 
     async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:  # noqa: ARG002
-        raise _nothing_checked_out(plan)
+        return await detached_call(_merge, await self._git.mirror(), plan)
 
     async def pull_request(self, ref: str) -> PullOpened:
-        raise _nothing_checked_out(ref.partition("/")[0])
+        plan = ref.partition("/")[0]
+        raise Conflict(
+            "a server of several opens no pull requests: it has no login at a forge; nothing was changed",
+            f"in a clone of the repository: git fetch origin && gh pr create --head {plan_branch(plan)}",
+        )
 
 
-def _nothing_checked_out(plan: str) -> Conflict:
-    return Conflict(
-        "no branch is checked out at a server of several, so nothing is merged or proposed there; "
-        "nothing was changed",
-        f"in a clone of the repository: git fetch origin && git merge origin/{plan_branch(plan)}",
-    )
+def _merge(mirror: GitMirror, plan: str) -> PlanMerged:
+    """Raises NotFound, Conflict, Unavailable."""
+    with mirror.lock:
+        for _ in range(TRIES_MAX):
+            found, seen = _incoming(mirror, plan)
+            if not found.commits:
+                return answer_of(plan, found, None)
+            if found.conflicts:
+                raise Conflict(
+                    f"there would be conflicts in {named(found.conflicts)}; nothing was changed",
+                    f"in a clone of the repository: git fetch origin && git merge origin/{found.branch}",
+                )
+            tree = mirror.repository.run("merge-tree", "--write-tree", "--no-messages", seen, found.tip)
+            parents = ("-p", seen, "-p", found.tip)
+            made = mirror.repository.run("commit-tree", tree, *parents, "-m", message_of(plan, found))
+            try:
+                if mirror.push({f"{_HEADS}{found.into}": (seen, made)}):
+                    return answer_of(plan, found, made)
+            except GitFailed as error:
+                raise Conflict(f"{error.message}; nothing was changed", error.hint) from error
+    raise Unavailable(f"branch {found.into} of {mirror.shown} moves all the time", "try again")
+
+
+def _incoming(mirror: GitMirror, plan: str) -> tuple[Incoming, str]:
+    """What a merge into the branch that the remote begins with would bring, and where that stands.
+
+    The plan's file is nobody's here, so git merges it as any other.  Raises NotFound, Unavailable.
+    """
+    into = mirror.first_branch()
+    refs = mirror.fetch(f"{_HEADS}{into}", *refs_of_plan(plan))
+    found = look(UserGit(mirror.repository.top), plan, None, frozenset())
+    return replace(found, into=into), refs[f"{_HEADS}{into}"]

@@ -34,7 +34,7 @@ class PlanMerged(Answer, frozen=True, kw_only=True):
     plan: str
     branch: str
     into: str | None
-    """The branch that is checked out; null where none is."""
+    """The branch that it goes into; null where none is checked out."""
     commit: str | None
     """The merge; null: nothing was merged."""
     commits: tuple[BroughtCommit, ...]

@@ -20,6 +20,10 @@ class WorkChange(NamedTuple):
 
 
 class Works(Protocol):
+    @property
+    def proposes(self) -> bool:
+        """Pull requests can be opened from here."""
+
     async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
         """What the task had changed when this attempt ended.  Raises NotFound."""
 
@@ -33,7 +37,9 @@ class Works(Protocol):
         """What `merge` would bring.  `source` is the plan's file, `done` the boxes that are completed."""
 
     async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
-        """Into the branch that is checked out.  Raises Conflict where that is not possible without a person."""
+        """Into the branch that is checked out, or that the repository of several servers begins with.
+
+        Raises Conflict where that is not possible without a person."""
 
     async def pull_request(self, ref: str) -> PullOpened:
         """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date."""

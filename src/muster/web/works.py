@@ -75,7 +75,8 @@ async def coming(web: Backend, plan: str) -> PlanMerged:
 
 @routes.post(f"{_PLAN}/merge")
 async def merge(web: Backend, plan: str, body: ActorBody) -> PlanMerged:  # noqa: ARG001 - only a person may
-    """Merges the plan's branch into the one that is checked out where the server runs.
+    """Merges the plan's branch into the one that is checked out where the server runs, or that the repository of
+    several servers begins with.
 
     Nothing is changed where there would be conflicts."""
     source, done = await _of_plan(web, plan)

@@ -113,6 +113,16 @@ class GitMirror:
             raise GitFailed(f"{self.shown} refuses: {self._said(done.stderr)}", "look at its rules and hooks")
         raise self._away(done.stderr)
 
+    def first_branch(self) -> str:
+        """The one that the remote begins with.  Raises Unavailable, and GitFailed where it names none."""
+        done = self._ask("ls-remote", "--quiet", "--symref", "--", self.url, "HEAD")
+        if done.returncode:
+            raise self._away(done.stderr)
+        ref, is_ref, _ = done.stdout.removeprefix("ref: ").partition("\t")
+        if not is_ref or not ref.startswith("refs/heads/"):
+            raise GitFailed(f"HEAD of {self.shown} is no branch", "git symbolic-ref HEAD refs/heads/main")
+        return ref.removeprefix("refs/heads/")
+
     def new_turn(self) -> str:
         """A commit that nobody else has made."""
         tree = self.repository.run("hash-object", "-t", "tree", "-w", "--stdin")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,9 +13,10 @@ from muster.model.json_value import Json
 from muster.model.plan_graph import critical_path, depths
 from muster.model.shown import COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
+from muster.model.wording import counted
 
 DRAWN_MAX = 300
-"""A graph of more tasks is a thicket: the list says what each waits for."""
+"""Boxes; a graph of more is a thicket."""
 BOX_W, BOX_H, GAP_X, GAP_Y = 170, 30, 50, 12
 NAME_CHARS = 20
 GANTT_W = 1000
@@ -42,6 +44,8 @@ class DrawnGraph(NamedTuple):
     edges: list[DrawnEdge]
     width: int
     height: int
+    collapsed: bool = False
+    """A box may stand for many tasks."""
 
 
 class GanttBar(NamedTuple):
@@ -102,30 +106,88 @@ def timed_of(task: Json | None, parents: Sequence[int]) -> TimedTask:
 
 
 def graph(chart: Chart, critical: Sequence[int]) -> DrawnGraph | None:
-    """From left to right; None where it would be a thicket, or has no edge."""
-    if len(chart.parents) > DRAWN_MAX or not any(chart.parents.values()):
+    """From left to right; None where nothing waits for anything.  Of many tasks those that are equally deep below
+    one heading are one box."""
+    if not any(chart.parents.values()):
         return None
+    if len(chart.parents) > DRAWN_MAX:
+        groups = _groups(chart)
+        of = {number: at for at, numbers in groups.items() for number in numbers}
+        parents = {at: sorted(_above(chart, at, numbers, of)) for at, numbers in groups.items()}
+        chain = list(dict.fromkeys(of[number] for number in critical if number in of))
+        drawn = _laid_out(parents, chain, lambda at, place, on: _crowd(chart, groups[at], place, on))
+        return drawn._replace(collapsed=True)
+    return _laid_out(chart.parents, critical, lambda number, place, on: _box(chart, number, place, on))
+
+
+Draw = Callable[[int, tuple[int, int], bool], DrawnTask]
+
+
+def _laid_out(parents: Mapping[int, Sequence[int]], critical: Sequence[int], draw: Draw) -> DrawnGraph:
     columns: dict[int, list[int]] = {}
-    for number, depth in depths(chart.parents).items():
+    for number, depth in depths(parents).items():
         columns.setdefault(depth, []).append(number)
     at: dict[int, tuple[int, int]] = {}
     rows = 0
     for depth in sorted(columns):
-        column = sorted(columns[depth], key=lambda number: (_middle(chart.parents[number], at), number))
+        column = sorted(columns[depth], key=lambda number: (_middle(parents[number], at), number))
         rows = max(rows, len(column))
         for row, number in enumerate(column):
             at[number] = ((depth - 1) * (BOX_W + GAP_X) + 2, row * (BOX_H + GAP_Y) + 2)
     chain = set(pairwise(critical))
     on_chain = set(critical)
-    boxes = [_box(chart, number, place, number in on_chain) for number, place in at.items()]
+    boxes = [draw(number, place, number in on_chain) for number, place in at.items()]
     edges = [
         DrawnEdge(_path(at[parent], at[child]), (parent, child) in chain)
-        for child, above in chart.parents.items()
+        for child, above in parents.items()
         for parent in above
     ]
     edges.sort(key=lambda edge: edge.critical)  # what matters lies on top
     width = len(columns) * (BOX_W + GAP_X) - GAP_X + 4
     return DrawnGraph(boxes, edges, width, rows * (BOX_H + GAP_Y) - GAP_Y + 4)
+
+
+def _groups(chart: Chart) -> dict[int, list[int]]:
+    """Tasks by the first one of those that are drawn as one box: no more than DRAWN_MAX of them."""
+    deep = depths(chart.parents)
+    step = -(-max(deep.values()) // DRAWN_MAX)
+    keys: list[Callable[[int], tuple[object, ...]]] = [
+        lambda number: (deep[number], *_heading(chart, number)),
+        lambda number: ((deep[number] - 1) // step,),
+    ]
+    for key in keys:
+        found: dict[tuple[object, ...], list[int]] = {}
+        for number in chart.parents:
+            found.setdefault(key(number), []).append(number)
+        if len(found) <= DRAWN_MAX:
+            break
+    return {numbers[0]: numbers for numbers in found.values()}
+
+
+def _heading(chart: Chart, number: int) -> tuple[str, str]:
+    task = chart.views.get(number)
+    return (task["epic"], task["feature"]) if task is not None else ("", "")
+
+
+def _above(chart: Chart, group: int, numbers: Sequence[int], of: Mapping[int, int]) -> set[int]:
+    return {of[parent] for number in numbers for parent in chart.parents[number]} - {group}
+
+
+def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critical: bool) -> DrawnTask:
+    """It leads to the first of them that has not ended."""
+    if len(numbers) == 1:
+        return _box(chart, numbers[0], place, critical)
+    looks = Counter(task["state"] if (task := chart.views.get(one)) else "archived" for one in numbers)
+    left = [one for one in numbers if (task := chart.views.get(one)) and task["status"] not in FINAL]
+    first = (left or list(numbers))[0]
+    box = _box(chart, first, place, critical)
+    heading = " > ".join(filter(None, _heading(chart, first)))
+    told = ", ".join(f"{number} {look}" for look, number in looks.most_common())
+    name = f"{len(numbers)}: {heading or chart.names[first]}"
+    cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
+    return box._replace(
+        name=cut, title=f"{counted(len(numbers), 'task')} of {heading or 'one depth'}: {told}"
+    )
 
 
 def _box(chart: Chart, number: int, place: tuple[int, int], critical: bool) -> DrawnTask:

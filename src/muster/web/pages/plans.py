@@ -41,9 +41,7 @@ PLAN_ACTIONS = {
     "cancel": Action(
         "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
     ),
-    "merge": Action(
-        "Merge", (), "Its branch is merged into the one that is checked out in the crew's folder."
-    ),
+    "merge": Action("Merge", (), "Its branch is merged into the one that is named here."),
     "review": Action("Send back"),
 }
 """Those of the API, and what its review does."""
