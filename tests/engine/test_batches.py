@@ -276,7 +276,7 @@ def test_lanes_of_a_batch_that_was_undone_are_forgotten(line: Line) -> None:
 
 @pytest.mark.promise("S17")
 def test_a_halted_store_answers_everybody_so(line: Line) -> None:
-    async def halted(_: Any) -> Any:
+    async def halted(*_: Any) -> Any:
         raise StoreHalted("no sync")
 
     line.store.transact = halted  # type: ignore[method-assign]
@@ -331,6 +331,18 @@ def test_a_caller_commits_for_itself_where_nobody_else_does(line: Line) -> None:
     added, refused = line.served.call_all([enqueue({"a": []}, plan="one"), cancel(404)])
     assert isinstance(added, Enqueued) and isinstance(refused, NotFound)
     assert line.batches == [2] and committed_by == [threading.current_thread().name]
+
+
+def test_a_caller_that_may_be_interrupted_leaves_it_to_the_committing_thread(line: Line) -> None:
+    committed_by: set[str] = set()
+    line.batcher._publish = lambda _: committed_by.add(threading.current_thread().name)
+    assert isinstance(line.served.call(enqueue({"a": []}, plan="one")), Enqueued)
+    with pytest.raises(NotFound):
+        line.served.call(cancel(404))
+    assert committed_by == {"commit"}
+    line.batcher.close()
+    with pytest.raises(Unavailable, match="shutting down"):
+        line.served.call(cancel(404))
 
 
 def test_a_caller_leaves_it_to_whoever_commits_already(line: Line) -> None:

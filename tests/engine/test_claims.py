@@ -227,12 +227,12 @@ def test_a_claim_whose_transaction_was_undone_is_given_work_when_it_is_repeated(
     poisoned = c.AddArtifact(task_id=rig.id("a"), epoch=1, name="x", location="here")
     transact = rig.store.transact
 
-    async def failing(work: Any) -> Any:
+    async def failing(work: Any, ahead: Any = None) -> Any:
         async def undone(tx: Any) -> Any:
             await work(tx)
             raise RuntimeError("undone")
 
-        return await transact(undone)
+        return await transact(undone, ahead)
 
     rig.store.transact = failing  # type: ignore[method-assign, assignment]
     with pytest.raises(RuntimeError):

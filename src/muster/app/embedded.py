@@ -120,7 +120,7 @@ class EmbeddedOwner:
             checked = _ENQUEUE.decode(msgspec.json.encode(command))
         except msgspec.ValidationError as error:
             raise BadInput(f"invalid task: {error}; nothing was added") from error
-        added = self._engine.submit(checked).result()
+        added = self._engine.call(checked)
         assert isinstance(added, Enqueued)
         return added
 
@@ -219,7 +219,7 @@ class LocalCrew(HttpCrew):
         return super().claim(command, wait_s=wait_s) if empty and wait_s else found
 
     def report(self, command: c.AttemptCommand) -> Moved:
-        moved = self._engine.submit(command).result()
+        moved = self._engine.call(command)
         assert isinstance(moved, Moved)
         return moved
 

@@ -39,6 +39,26 @@ class OwnReply:
         self.outcome: Answer | BaseException | None = None
 
 
+class WaitedReply(OwnReply):
+    """To a thread that waits for this alone: a lock, where a Future has a condition, and a list of who waits."""
+
+    __slots__ = ("_settled",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settled = threading.Lock()
+        self._settled.acquire()
+
+    def settle(self) -> None:
+        """Once the outcome is there."""
+        self._settled.release()
+
+    def wait(self) -> Answer | BaseException | None:
+        """Call it once.  May be interrupted; nobody is kept waiting by that."""
+        self._settled.acquire()
+        return self.outcome
+
+
 Reply = Future[Answer] | asyncio.Future[Answer] | OwnReply
 Call = tuple[Asked, Reply]
 SLOW_MS = 2_000
@@ -129,6 +149,17 @@ class Batcher:
             if not self._put(one, reply):
                 reply.set_exception(shutting_down())
         return [_answer(outcome) for outcome in await asyncio.gather(*replies, return_exceptions=True)]
+
+    def call(self, asked: Asked) -> Answer:
+        """As `execute`, for a thread that waits, and that something may interrupt."""
+        reply = WaitedReply()
+        if not self._put(asked, reply):
+            raise shutting_down()
+        outcome = reply.wait()
+        assert outcome is not None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     def call_all(self, asked: Sequence[Asked]) -> list[Answer | MusterError]:
         """As `execute_all`, for a thread that nothing interrupts: no signal handler, nobody else's exception.
@@ -232,6 +263,9 @@ class WorkspaceEngine:
     def submit(self, command: Command) -> Future[Answer]:
         return self._batcher.submit(Asked(command, self._workspace_id))
 
+    def call(self, command: Command) -> Answer:
+        return self._batcher.call(Asked(command, self._workspace_id))
+
     def call_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
         return self._batcher.call_all([Asked(one, self._workspace_id) for one in commands])
 
@@ -262,6 +296,8 @@ def _settle(outcomes: Settled) -> None:
     for reply, outcome in outcomes:
         if isinstance(reply, OwnReply):
             reply.outcome = outcome
+            if isinstance(reply, WaitedReply):
+                reply.settle()
         elif isinstance(reply, asyncio.Future):
             by_loop.setdefault(reply.get_loop(), []).append((reply, outcome))
         elif reply.set_running_or_notify_cancel():

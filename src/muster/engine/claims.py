@@ -6,9 +6,11 @@ wait, are blocked, or belong to others.
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import msgspec
 
-from muster.engine.capacity import capacity
+from muster.engine.capacity import Capacity, capacity
 from muster.engine.permissions import standing
 from muster.engine.policy import Policy
 from muster.engine.pools import barred, known_pools, pools_to_set, try_pools
@@ -26,6 +28,8 @@ from muster.model.touches import overlap
 from muster.model.usage import usage_of
 from muster.ports.locks import TOUCHES, locks
 
+_Candidate = tuple[tuple[int, ...], Task, Lane, list[str]]
+"""Its place in the order, and its agents."""
 TOUCHING_MAX = 100
 """So many tasks of one lane are passed over, because they would change the files of one that runs."""
 
@@ -70,7 +74,7 @@ class Claims:
         return Claimed(jobs=await self.jobs(view, opened))
 
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
-        candidates: list[tuple[tuple[int, ...], Task, Lane, list[str]]] = []
+        candidates: list[_Candidate] = []
         closed = await barred(view, known) if known else set()
         drained = view.known.drained
         touched: list[tuple[int | None, str]] | None = None
@@ -100,17 +104,15 @@ class Claims:
                 for task in ready:
                     place = (-task.half_done, -task.priority, mismatch, task.sort_key, task.id)
                     candidates.append((place, task, lane, agents))
-        candidates.sort(key=lambda candidate: candidate[0])
-        able_agents = {agent for *_, agents in candidates for agent in agents}
-        limit_keys = {lane.limit_key for _, _, lane, _ in candidates}
-        left = await capacity(view, self._policy, able_agents, limit_keys) if candidates else None
+        candidates.sort(key=itemgetter(0))
+        left = await self._capacity(view, candidates) if candidates and self._policy.limited else None
         chosen: list[tuple[Task, str]] = []
         for _, task, lane, agents in candidates:
             if len(chosen) == free:
                 break
-            if any(task.plan_id == plan and overlap(task.touches, files) for plan, files in touched or ()):
+            if touched and any(task.plan_id == plan and overlap(task.touches, it) for plan, it in touched):
                 continue
-            able = [agent for agent in agents if self._policy.pool(agent) not in closed]
+            able = [agent for agent in agents if self._policy.pool(agent) not in closed] if closed else agents
             agent = left.take(lane.limit_key, able) if left else next(iter(able), None)
             if agent is not None:
                 chosen.append((task, agent))
@@ -119,6 +121,11 @@ class Claims:
                 # Of a provider in doubt one tries first.
                 closed |= {self._policy.pool(agent)} & known.keys()
         return chosen
+
+    async def _capacity(self, view: View, candidates: list[_Candidate]) -> Capacity | None:
+        able_agents = {agent for *_, agents in candidates for agent in agents}
+        limit_keys = {lane.limit_key for _, _, lane, _ in candidates}
+        return await capacity(view, self._policy, able_agents, limit_keys)
 
     async def has_room(self, view: View, limit_key: str | None) -> bool:
         """Whether one more task with this limit key may begin."""

@@ -263,7 +263,7 @@ class Engine:
 
         Returns the claims that were given something.
         """
-        await view.load(named_tasks(command for _, command in commands))
+        await view.load(named_tasks([command for _, command in commands]))
         claims: list[tuple[int, c.Claim]] = []
         for i, command in commands:
             # A claim sees what its neighbours have done: all of them arrived at the same time.

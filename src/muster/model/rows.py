@@ -81,7 +81,9 @@ class Lane(Struct, frozen=True, gc=False):
         """
         names: tuple[str, ...]
         if self.agent:
-            names = (self.agent,) if self.agent in worker.agents else ()
+            if self.agent not in worker.agents:
+                return []
+            names = (self.agent,)
         else:
             special = (name for name in worker.agents if name not in worker.general)
             able = (*worker.general, *(name for name in special if self._asks_for(worker.offer(name))))
@@ -91,7 +93,7 @@ class Lane(Struct, frozen=True, gc=False):
             for name in names
             if name not in worker.unfit and set(self.capabilities) <= set(worker.offer(name).capabilities)
         ]
-        return sorted(fit, key=lambda name: self._distance(worker.offer(name)))
+        return sorted(fit, key=lambda name: self._distance(worker.offer(name))) if len(fit) > 1 else fit
 
     def _asks_for(self, offer: Offer) -> bool:
         return bool(self.capabilities) or bool(self.profile and self.profile in offer.profiles)

@@ -153,10 +153,11 @@ class SqliteTx(StoredTx):
             self._known.note_held(self.workspace_id, writes.attempts)
         if writes.opened:
             self._known.granted = max(self._known.granted, *(attempt.epoch for attempt in writes.opened))
-            self._each("insert_attempt", self._own(self._known.attempts.put(writes.opened)))
+            opened = self._known.attempts.put(writes.opened)
+            self._each("insert_attempt", [(*row, self.workspace_id) for row in opened])
             self._known.note_held(self.workspace_id, writes.opened)
         if writes.events:
-            self._each("insert_event", self._own(map(astuple, writes.events)))
+            self._each("insert_event", [(*astuple(event), self.workspace_id) for event in writes.events])
         if writes.results:
             self._each("update_result", writes.results)
         if writes.checkpoints:
