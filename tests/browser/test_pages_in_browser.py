@@ -194,7 +194,7 @@ def test_keys_do_what_the_page_does(far: FarOwner, let_in: Let, axe: str) -> Non
     dialog = page.get_by_role("dialog", name="Keys")
     expect(dialog).to_be_visible()
     assert violations(page, axe) == []
-    dialog.get_by_role("button", name="Do it: pause this task").click()
+    dialog.get_by_role("button", name="Do it: pause it, or resume it").click()
     expect(page.locator("h1")).to_contain_text("paused")
     page.keyboard.press("c")
     page.wait_for_url(f"**/tasks/{number}/cancel")

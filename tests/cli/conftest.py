@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_console import Console
 
 from cli_owner import Cli, Owner, Ran
 from hook_receiver import Hook, receiving
@@ -104,3 +105,17 @@ def start(root: Path) -> Iterator[Callable[..., Process]]:
 def hook() -> Iterator[Hook]:
     with receiving() as server:
         yield server
+
+
+@pytest.fixture
+def console(root: Path) -> Iterator[Callable[..., Console]]:
+    """Runs a command on a terminal."""
+    made: list[Console] = []
+
+    def run(*argv: str, **options: Any) -> Console:
+        made.append(Console(root, *argv, **options))
+        return made[-1]
+
+    yield run
+    for each in made:
+        each.close()

@@ -13,12 +13,12 @@ from test_network import OPENLY, listening
 from web_site import Site
 
 from muster.model.actions import _COMMANDS
+from muster.model.forms import TASK_ACTIONS
 from muster.web.app import declared, pages
 from muster.web.openapi import document
 from muster.web.pages import overview
 from muster.web.pages import plans as plan_pages
 from muster.web.pages.assets import STATIC, VERSION
-from muster.web.pages.task_forms import TASK_ACTIONS
 from page_reader import Reader
 
 

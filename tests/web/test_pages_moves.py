@@ -13,9 +13,9 @@ from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role
+from muster.model.forms import TASK_ACTIONS
 from muster.web.gate import Exposure
 from muster.web.pages.board import COLUMNS, moves
-from muster.web.pages.task_forms import TASK_ACTIONS
 from page_reader import Reader, Shown
 
 

@@ -11,10 +11,10 @@ from test_who_may import People, ask
 from web_site import Site
 
 from muster.model.access import RIGHTS, Right, Role
+from muster.model.forms import TASK_ACTIONS
 from muster.web.app import pages
 from muster.web.gate import Exposure
 from muster.web.open_paths import ENTER
-from muster.web.pages.task_forms import TASK_ACTIONS
 from muster.web.visits import SESSION
 from page_reader import Reader
 

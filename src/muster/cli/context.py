@@ -55,6 +55,8 @@ class Context:
 
     def __init__(self, stack: ExitStack, transport: Transport, headers: Mapping[str, str]) -> None:
         self.transport = transport
+        self.headers = dict(headers)
+        """As whom it asks: inside of a task its attempt."""
         self.api = Api(transport, headers)
         self._stack = stack
         self.direct = False

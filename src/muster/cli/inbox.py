@@ -14,6 +14,7 @@ from muster.cli.plan_sync import show_files, status_of
 from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
+from muster.model.needs import gathered
 
 _OTHERS = (
     *("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note"),
@@ -28,15 +29,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with connect(args) as context:
-        found = context.api.get("/api/v1/inbox", {"plan": args.plan})
-        tasks: list[Json] = found["tasks"]
-        webhooks: list[Json] = found["webhooks"]
-        silent: dict[str, str] = found.get("channels", {})  # a server that is older tells none
+        inbox = context.api.get("/api/v1/inbox", {"plan": args.plan})
         pools = context.api.get("/api/v1/pools")
-        plans: list[Json] = context.api.get("/api/v1/plans")
+        found = gathered(inbox, pools, context.api.get("/api/v1/plans"), args.plan)
         proposed = _proposed(context, args.plan)
-    paused = [plan for plan in plans if plan["paused"] == "budget" and args.plan in {None, plan["name"]}]
-    closed = {name: pool for name, pool in sorted(pools.items()) if pool["untilMs"] is None}
+    tasks: list[Json] = found["tasks"]
+    webhooks: list[Json] = found["webhooks"]
+    silent: dict[str, str] = found["channels"]
+    paused: list[Json] = found["plans"]
+    closed: dict[str, Json] = found["pools"]
     rows = [{"pool": name, **pool, "next": _open(context, name)} for name, pool in closed.items()]
     rows += [
         {"plan": plan["name"], "kind": "budget", "reason": paused_line(plan), "next": paused_next(plan)}

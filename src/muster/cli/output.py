@@ -30,6 +30,10 @@ _TYPED = frozenset({"TASK", "PLAN", "NAME", "REF", "KEY"})
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""
 
+_NO_COLUMN = frozenset({"Mn", "Me", "Cf"})
+_MEDIAL = frozenset(map(chr, range(0x1160, 0x1200)))
+"""Second and third parts of a Korean syllable."""
+
 LOOKS = shown.LOOKS
 age, clean, inert, plan_counts, ref_of = shown.age, shown.clean, shown.inert, shown.plan_counts, shown.ref_of
 paused_line, paused_next, shell_word = shown.paused_line, shown.paused_next, shown.shell_word
@@ -182,12 +186,16 @@ def columns() -> int:
 
 
 def width(text: str) -> int:
-    """Columns that `text` takes: East Asian letters take two, combining marks none."""
+    """Columns that `text` takes: East Asian letters and emoji take two, marks and what joins them none."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    from unicodedata import category, east_asian_width
 
-    return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
+    return sum(
+        1 + (east_asian_width(char) in "WF")
+        for char in text
+        if category(char) not in _NO_COLUMN and char not in _MEDIAL
+    )
 
 
 def fit(text: str, room: int, *, end: str = "...") -> str:
@@ -195,10 +203,18 @@ def fit(text: str, room: int, *, end: str = "...") -> str:
     text = text[: _CHARS_PER_COLUMN_MAX * room]
     if width(text) > room:
         end = end[:room]
-        while text and width(text) > room - len(end):
-            text = text[:-1]
-        text += end
+        text = _head_of(text, room - len(end)) + end
     return text + " " * (room - width(text))
+
+
+def _head_of(text: str, room: int) -> str:
+    """As much of its beginning as `room` columns take."""
+    taken = 0
+    for at, char in enumerate(text):
+        taken += width(char)
+        if taken > room:
+            return text[:at]
+    return text
 
 
 def _narrow(widths: Mapping[int, int], give: int, whole: set[int], room: int) -> dict[int, int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, Conflict
 from muster.model.notices import NOTE_CHARS_MAX
 
 QUOTE_CHARS = 120
+REMARKS_MAX = 20
+"""On lines, in one note."""
+BACK = ("resume", "retry")
+"""What sends work back to its agent, whichever is possible."""
 
 
 class Remark(NamedTuple):
@@ -44,3 +48,24 @@ def review_note(about: str, words: str, remarks: Sequence[Remark]) -> str:
             "say less, or send a part of it first",
         )
     return note
+
+
+def way_back(name: str, actions: Collection[str], why: str) -> str:
+    """The action that sends it back.  Raises Conflict."""
+    for action in BACK:
+        if action in actions:
+            return action
+    raise Conflict(f"{name} cannot take a note now: {why}; nothing was sent", "wait until it has ended")
+
+
+def work_of(base: str, head: str) -> str:
+    """What was looked at, to tell it from what there is later."""
+    return f"{base}..{head}"
+
+
+def refuse_other_work(base: str, head: str, seen: str) -> None:
+    """Raises Conflict: lines that were commented are others by now."""
+    if seen != work_of(base, head):
+        raise Conflict(
+            "the work has changed since it was shown; nothing was sent", "look at what is there now"
+        )

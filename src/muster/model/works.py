@@ -13,6 +13,8 @@ class WorkDiff(Answer, frozen=True, kw_only=True):
     diff: str
     whole: bool
     """False: it is longer than this."""
+    listing: str = ""
+    """All of its files, by `git diff --raw --numstat -z`."""
 
 
 class BroughtCommit(Answer, frozen=True, kw_only=True):

@@ -49,8 +49,8 @@ async def change_of_plan(web: Backend, plan: str) -> WorkChange:
 
 
 def _answer(change: WorkChange) -> WorkDiff:
-    text = change.patch.decode(errors="replace")
-    return WorkDiff(base=change.base, head=change.head, diff=text, whole=change.whole)
+    text, listing = change.patch.decode(errors="replace"), change.listing.decode(errors="replace")
+    return WorkDiff(base=change.base, head=change.head, diff=text, whole=change.whole, listing=listing)
 
 
 @routes.get(f"{_TASK}/diff")

@@ -7,28 +7,37 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Self
 
-from muster.cli.context import Context
-from muster.cli.live.state import LOG_LINES_MAX, News, Prompt
-from muster.cli.output import Screen, refused
+from muster.cli.context import Context, actor
+from muster.cli.live.dialog import Prompt
+from muster.cli.live.news import News
+from muster.cli.live.output_window import LOG_LINES_MAX
+from muster.cli.live.review import ReviewedWork
+from muster.cli.live.rows import path_to
+from muster.cli.output import Screen, ref_of, refused
 from muster.cli.transcripts import Readers, Said, lines_of
 from muster.client.api import Api, task_path
 from muster.client.http import answers
 from muster.config.project import Project
+from muster.model.access import RIGHTS, Right, Role
+from muster.model.diffs import parsed
 from muster.model.errors import MusterError, Unavailable
+from muster.model.forms import other_question
 from muster.model.json_value import Json
+from muster.model.needs import gathered
+from muster.model.reviews import refuse_other_work, work_of
 
-TASKS_MAX = 2000
+TASKS_MAX = 10_000
 """Of each kind that is asked for: the first ones of all, those at work or failed, and those that wait."""
 ENDED_MAX = 10_000
 REFRESH_S = 2.0
 """Reasons change by themselves (`retry in 3 s`), so all are asked for again also where nothing has happened."""
 EVENTS_MAX = 500
-_SHARE_MAX = 0.1
+_SHARE_MAX = 0.05
 """Of the time that the owner may be kept busy with whole lists."""
 _IDS_MAX = 100
 _PATH = "/api/v1/agent-tasks"
@@ -98,24 +107,54 @@ class Listing:
 
 
 ROUND_S = 0.25
+CALM_S = 0.05
+"""Who holds a key down asks for no more rounds than this gives room for."""
+LATE_S = 10.0
+"""What could not be sent for so long is not sent any more."""
 NO_CREW = "no owner: this waits for one (muster up)"
+NO_SERVER = "the server does not answer: this waits for it"
 LINE_CHARS_MAX = 4000
 _TAIL_CHUNKS = 50
+
+
+def needs_of(api: Api, status: Json, plan: str | None) -> Json:
+    inbox = api.get("/api/v1/inbox", {"plan": plan})
+    return gathered(inbox, api.get("/api/v1/pools"), status["status"]["plans"], plan)
+
+
+def rights_of(api: Api, headers: Mapping[str, str]) -> frozenset[Right]:
+    """What who asks may do: inside of a task nothing that is a person's to decide."""
+    if "Muster-Attempt" in headers:
+        return RIGHTS[Role.VIEWER]
+    return frozenset(map(Right, api.get("/api/v1/whoami")["rights"]))
+
+
+def no_crew(context: Context) -> str:
+    return NO_SERVER if context.here is None else NO_CREW
 
 
 class LiveFeed:
     """Owns a connection and a thread; `take` never blocks."""
 
-    def __init__(self, context: Context, actor: str, plan: str | None) -> None:
+    def __init__(self, context: Context, plan: str | None) -> None:
         """The context may be closed."""
         self._project = context.here
-        self._api = Api(context.another())
-        self._actor = actor
+        self._away = no_crew(context)
+        self._connection = context.another()
+        self._headers = context.headers
+        self._api = Api(self._connection, self._headers)
+        self._plan = plan
         self._listing = Listing(self._api, plan)
-        self._asked: queue.SimpleQueue[Prompt] = queue.SimpleQueue()
+        self._asked: queue.SimpleQueue[tuple[float, Prompt]] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._hurry = threading.Event()
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
         self._wanted: tuple[int, int] | None = None
+        self._page: int | None = None
+        self._work: tuple[int, int] | None = None
+        self._worked: tuple[int, int] | None = None
+        """Whose work was brought already."""
+        self._rest = _Rest(self._headers)
         self._log = _Log(context.here)
         self.wake_fd, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -127,56 +166,145 @@ class LiveFeed:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._hurry.set()
 
-    def choose(self, attempt: tuple[int, int] | None) -> None:
-        """The attempt, (task id, epoch), whose output is wanted from now on."""
-        self._wanted = attempt
+    def choose(self, attempt: tuple[int, int] | None, page: int | None, work: tuple[int, int] | None) -> None:
+        """From now on wanted: the output of this attempt, (task id, epoch), all of this task, the work of that
+        attempt."""
+        if (attempt, page, work) != (self._wanted, self._page, self._work):
+            self._wanted, self._page, self._work = attempt, page, work
+            self._hurry.set()
 
     def ask(self, asked: Prompt) -> None:
-        self._asked.put(asked)
+        self._asked.put((time.monotonic(), asked))
+        self._hurry.set()
 
     def take(self) -> Iterator[News]:
         while not self._news.empty():
             yield self._news.get()
 
     def _run(self) -> None:
-        while not self._stop.wait(ROUND_S):
+        while not self._stop.is_set():
+            self._hurry.wait(ROUND_S)
+            self._hurry.clear()
+            self._stop.wait(CALM_S)
+            told = ""
             try:
-                news = self._read(self._do_asked())
+                told = self._do_asked()
+                news = self._read(told)
             except Unavailable as error:
-                link = f"no owner: {error.message}" if self._listens() else NO_CREW
-                news = News(link=link, cut=self._listing.cut)
+                news = News(link=self._lost(error), told=told, cut=self._listing.cut)
                 self._log.forget()
+                self._rest = _Rest(self._headers)
             except MusterError as error:
                 news = News(told=error.message, cut=self._listing.cut)
             self._news.put(news)
             with suppress(BlockingIOError):  # it has been woken often enough
                 os.write(self._wake, b"x")
 
-    def _listens(self) -> bool:
-        return self._project is None or answers(self._project.socket)
+    def _lost(self, error: MusterError) -> str:
+        if self._project is None:
+            return NO_SERVER
+        return f"no owner: {error.message}" if answers(self._project.socket) else self._away
 
     def _read(self, told: str) -> News:
         status = self._api.get("/api/v1/status")
-        tasks = self._listing.news(status["status"]["lastEventId"])
+        newest = status["status"]["lastEventId"]
+        tasks = self._listing.news(newest)
+        rest = self._rest.news(self._api, newest, status=status, plan=self._plan, page=self._page)
         log = self._log.read(self._api, self._wanted)
-        return News(
-            tasks=tasks, status=status, log=log, log_of=self._log.of, told=told, cut=self._listing.cut
+        work, no_work = self._look()
+        return rest._replace(
+            work=work,
+            no_work=no_work,
+            tasks=tasks,
+            status=status,
+            log=log,
+            log_of=self._log.of,
+            told=told,
+            cut=self._listing.cut,
         )
+
+    def _look(self) -> tuple[ReviewedWork | None, str]:
+        """What was changed, once, or why that cannot be shown.  Raises Unavailable."""
+        wanted = self._work
+        if wanted == self._worked or wanted is None:
+            self._worked = wanted
+            return None, ""
+        try:
+            found = self._work_of(wanted)
+        except Unavailable:
+            raise
+        except MusterError as error:
+            found, problem = None, error.message
+        else:
+            problem = ""
+        self._worked = wanted
+        return found, problem
+
+    def _work_of(self, of: tuple[int, int]) -> ReviewedWork:
+        """Raises MusterError."""
+        told = self._api.get(task_path(of[0], "diff"), {"attempt": of[1]})
+        whole: bool = told["whole"]
+        files = parsed(told["listing"].encode(), told["diff"].encode(), whole=whole)
+        return ReviewedWork(of, files, work_of(told["base"], told["head"]), whole)
 
     def _do_asked(self) -> str:
         told = ""
         while not self._asked.empty():
-            asked = self._asked.get()
+            asked_s, asked = self._asked.get()
+            ref = ref_of(asked.row)
+            if time.monotonic() - asked_s > LATE_S:  # who has pressed that has seen nothing happen
+                told = f"{ref}: {asked.action}: nobody has answered, so it was not sent; nothing was changed"
+                continue
             try:
-                self._api.post(task_path(asked.task_id, asked.action), {"actor": self._actor})
-            except Unavailable:
-                raise
+                self._do(asked, ref)
+            except Unavailable as error:
+                known = "nobody knows whether it was done" if self._connection.sent else "nothing was changed"
+                told = f"{ref}: {asked.action}: {error.message}; {known}"
             except MusterError as error:
-                told = refused(error, asked.ref, asked.task_id).message
+                number = asked.row["id"]
+                told = (refused(error, ref, number) if isinstance(number, int) else error).message
             else:
-                told = f"{asked.ref}: {asked.action} was asked for"
+                told = f"{ref}: {asked.label}: done"
         return told
+
+    def _do(self, asked: Prompt, ref: str) -> None:
+        """Raises MusterError."""
+        row, seq = asked.row, asked.seq
+        if asked.action == "answer":
+            detail = self._api.get(task_path(row["id"]))
+            if (detail["task"]["question"], detail["task"]["wish"]) != (row["question"], row["wish"]):
+                raise other_question(ref)
+            seq = detail["events"][-1]["seq"]
+        if asked.work is not None:
+            told = self._api.get(task_path(row["id"], "diff"), {"attempt": asked.work.of[1]})
+            refuse_other_work(told["base"], told["head"], asked.work.seen)
+        headers = self._headers if seq is None else {**self._headers, "If-Match": f'"{seq}"'}
+        api = Api(self._connection, headers)
+        api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
+
+
+class _Rest:
+    """What is asked for besides tasks: only where something has happened, or a while ago."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        self._rights: frozenset[Right] | None = None
+        self._newest = -1
+        self._read_s = -math.inf
+        self._page: int | None = None
+
+    def news(self, api: Api, newest: int, *, status: Json, plan: str | None, page: int | None) -> News:
+        """Raises MusterError."""
+        old = newest != self._newest or time.monotonic() - self._read_s > REFRESH_S
+        rights = rights_of(api, self._headers) if self._rights is None else None
+        needs = needs_of(api, status, plan) if old else None
+        detail = api.get(task_path(page)) if page is not None and (old or page != self._page) else None
+        if old:
+            self._newest, self._read_s = newest, time.monotonic()
+        self._rights, self._page = rights or self._rights, page
+        return News(rights=rights, needs=needs, detail=detail)
 
 
 class _Log:

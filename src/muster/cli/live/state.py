@@ -8,54 +8,30 @@ is gone for good, its neighbour takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from muster.cli.live.dialog import NOTHING, Dialog, InputLine, Prompt, dialog_of, label_of
+from muster.cli.live.news import News
+from muster.cli.live.output_window import OutputWindow
+from muster.cli.live.review import Review, ReviewedWork
+from muster.cli.live.review_dialogs import COMMENT, commenting, sending_back
+from muster.cli.live.rows import RowId, need_rows, path_to, plan_rows, row_id
 from muster.cli.output import ref_of
+from muster.model.access import RIGHTS, Right, Role
 from muster.model.json_value import Json
-from muster.model.states import FINAL, TaskStatus
+from muster.model.keys import BY_KEY, KEYS, KeyBinding
+from muster.model.reviews import REMARKS_MAX
+from muster.model.states import FINAL, HELD, TaskStatus
+from muster.web.rights import right_for
 
-LOG_LINES_MAX = 2000
-HELP = (
-    ("j k", "choose", "choose a task, as the arrows do (g, G: the first, the last; PgUp, PgDn: a page)"),
-    ("J K", "", "scroll the output"),
-    ("r", "retry", "retry the task"),
-    ("c", "cancel", "cancel the task"),
-    ("p", "pause", "pause the task, or resume it"),
-    ("f", "follow", "follow the output, or not"),
-    ("/", "filter", "only tasks whose name or reason holds a text (Enter keeps it, Esc drops it)"),
-    ("a", "all", "show tasks that have ended, or not"),
-    ("?", "help", "this page"),
-    ("q", "leave", "leave; the crew goes on"),
-)
-"""Keys, the word for them in the last line, and what they do."""
-
-
-class Prompt(NamedTuple):
-    """Something for the owner to do."""
-
-    action: str
-    task_id: int
-    ref: str
-
-
-class News(NamedTuple):
-    """What the feed has brought."""
-
-    tasks: Sequence[Json] | None = None
-    """All tasks that may be shown; None: as before."""
-    status: Json | None = None
-    log: Sequence[str] = ()
-    """New whole lines of the chosen attempt."""
-    log_of: tuple[int, int] | None = None
-    """(task id, epoch) that `log` belongs to."""
-    link: str = "live"
-    """Or why not."""
-    told: str = ""
-    """How the last request ended; empty: nothing new."""
-    cut: bool = False
-    """There are more tasks that wait than were asked for."""
+AT_ONCE = frozenset({"pause", "resume", "open"})
+"""What the same key takes back, or what does no harm."""
+OVERVIEW, TASKS, PLANS, INBOX, DEAD = "overview", "tasks", "plans", "inbox", "dead letter"
+_REVIEW_KEYS = frozenset({"j", "k", "J", "K", "n", "N", "G", "g g"})
+_REVIEW_KEYS |= {"up", "down", "pgup", "pgdn", "home", "end"}
+_VIEWS = {"g o": OVERVIEW, "g t": TASKS, "g p": PLANS, "g i": INBOX, "g d": DEAD}
+LIST_KEYS = [key for key in KEYS if key.terminal and key.key not in ("esc", "?")]
 
 
 @dataclass
@@ -63,190 +39,443 @@ class State:
     plan: str | None = None
     cut: bool = False
     tasks: dict[int, Json] = field(default_factory=dict)
+    needs: Json | None = None
     status: Json | None = None
-    chosen: int | None = None
-    top: int | None = None
+    detail: Json | None = None
+    rights: frozenset[Right] = RIGHTS[Role.OWNER]
+    view: str = OVERVIEW
+    of_plan: str = ""
+    """Only tasks of this plan, whose row was opened."""
+    chosen: RowId | None = None
+    top: RowId | None = None
     """The task of the first row in the window."""
+    open: bool = False
+    """The page of the chosen task is shown."""
+    attempt: int | None = None
+    """The one whose output is shown; None: the newest."""
     show_ended: bool = False
     filter: str = ""
-    typing: bool = False
-    """The filter is being typed."""
-    confirm: Prompt | None = None
-    help: bool = False
+    typing: InputLine | None = None
+    """The filter, while it is typed."""
+    dialog: Dialog | None = None
+    reviewing: tuple[int, int] | None = None
+    """(task id, epoch) whose work is looked at."""
+    review: Review | None = None
+    startled: bool = False
+    """Somebody writes where nothing is written: what comes next was not meant as keys."""
+    help: int | None = None
+    """The key that is chosen in the list of all keys; None: that is not shown."""
     message: str = ""
     link: str = "connecting"
+    heard_ms: int = 0
+    """When the owner was heard last."""
     done: bool = False
-    log: list[str] = field(default_factory=list)
-    log_of: tuple[int, int] | None = None
-    follow: bool = True
-    log_end: int = 0
-    """The line below the last one that is shown, while the output is not followed."""
+    output: OutputWindow = field(default_factory=OutputWindow)
     page: int = 10
     """Rows that the window has room for; the drawing tells."""
-    _order: list[int] = field(default_factory=list)
-    """The rows that the window scrolls over, as tasks."""
+    _begun: str = ""
+    """The first of two keys."""
+    _others: dict[RowId, Json] = field(default_factory=dict)
+    """Rows that are no tasks, by their names."""
+    _order: list[RowId] = field(default_factory=list)
+    """The rows that the window scrolls over."""
     _seen_open: set[int] = field(default_factory=set)
-    _log_page: int = 1
 
-    def show(self, news: News) -> None:
-        if news.tasks is not None:
-            self._take_tasks(news.tasks)
+    def show(self, news: News, now_ms: int = 0) -> None:
+        self.heard_ms = now_ms
         if news.status is not None:
             self.status = news.status
+        if news.needs is not None:
+            self.needs = news.needs
+        if news.rights is not None:
+            self.rights = news.rights
+        if news.detail is not None:
+            self.detail = news.detail
+        if news.tasks is not None or news.needs is not None or self.view == PLANS:
+            self._take_rows(self.tasks.values() if news.tasks is None else news.tasks)
+        if news.work is not None or news.no_work:
+            self._take_work(news.work, news.no_work)
         if news.told:
             self.message = news.told
         self.link, self.cut = news.link, news.cut
-        if news.log_of is not None and news.log_of == self.log_of:
-            self._take_log(news.log)
+        if news.log_of is not None and news.log_of == self.output.of:
+            self.output.take(news.log)
 
-    def _take_tasks(self, tasks: Sequence[Json]) -> None:
+    def _take_rows(self, tasks: Collection[Json]) -> None:
         self.tasks = {task["id"]: task for task in sorted(tasks, key=lambda task: task["id"])}
+        for task in self.needs["tasks"] if self.needs else ():
+            self.tasks.setdefault(task["id"], task)
         self._seen_open |= {task_id for task_id, task in self.tasks.items() if task["status"] not in FINAL}
-        self._arrange([task_id for task_id in self._order if task_id in self.tasks])
+        rows = need_rows(self.needs) if self.needs else []
+        rows += plan_rows(self._plans())
+        self._others = {row_id(row): row for row in rows}
+        self._arrange([one for one in self._order if self.row(one) is not None])
 
-    def _arrange(self, stay: Sequence[int]) -> None:
+    def _take_work(self, work: ReviewedWork | None, problem: str) -> None:
+        if problem:
+            self.reviewing, self.message = None, problem
+        elif work is not None and work.of == self.reviewing:
+            row = self.tasks.get(work.of[0])
+            before = self.review.remarks if self.review and self.review.work.seen == work.seen else {}
+            self.review = Review(work, ref_of(row) if row else str(work.of[0]), before)
+            self.message = ""
+
+    @property
+    def review_shown(self) -> Review | None:
+        found = self.review
+        return found if found is not None and found.work.of == self.reviewing else None
+
+    def _plans(self) -> list[Json]:
+        plans: list[Json] = self.status["status"]["plans"] if self.status else []
+        return [plan for plan in plans if self.plan in (None, plan["name"])]
+
+    def row(self, one: RowId | None) -> Json | None:
+        if isinstance(one, int):
+            return self.tasks.get(one)
+        return self._others.get(one) if one is not None else None
+
+    def _arrange(self, stay: Sequence[RowId]) -> None:
         """These rows come first, as they stand; then all others that fit."""
         before, there = self._order, set(stay)
-        self._order = [*stay, *(n for n, task in self.tasks.items() if n not in there and self._fits(task))]
+        self._order = [*stay, *(one for one in self._candidates() if one not in there)]
         shown = set(self._order)
         if not shown:
             return
         self.top = _nearest(self.top, before, shown)
         self.chosen = _nearest(self.chosen, before, shown) or _above(self.chosen, self._order)
 
-    def _fits(self, task: Json) -> bool:
-        if not (self.show_ended or task["id"] in self._seen_open or task["status"] == TaskStatus.FAILED):
-            return False
-        said = f"{ref_of(task)} {task['title']} {task['state']} {task['why']}"
-        return self.filter.casefold() in said.casefold()
+    def _candidates(self) -> Iterator[RowId]:
+        """The rows of this view, in its order."""
+        fitting = (number for number, task in self.tasks.items() if self._fits(task))
+        needed = [one for one, row in self._others.items() if row["kind"] != "plan" and self._holds(row)]
+        match self.view:
+            case "overview":
+                yield from needed
+                yield from sorted(fitting, key=lambda number: _rank(self.tasks[number]))
+            case "inbox":
+                yield from needed
+                found = self.needs["tasks"] if self.needs else ()
+                yield from (task["id"] for task in found if self._holds(task))
+            case "plans":
+                yield from (
+                    one for one, row in self._others.items() if row["kind"] == "plan" and self._holds(row)
+                )
+            case _:
+                yield from fitting
 
-    def _take_log(self, lines: Sequence[str]) -> None:
-        self.log += lines
-        if (extra := len(self.log) - LOG_LINES_MAX) > 0:
-            del self.log[:extra]
-            self.log_end = max(0, self.log_end - extra)
+    def _fits(self, task: Json) -> bool:
+        if self.of_plan and task["plan"] != self.of_plan:
+            return False
+        failed = task["status"] == TaskStatus.FAILED
+        if self.view == DEAD:
+            return failed and self._holds(task)
+        return (self.show_ended or failed or task["id"] in self._seen_open) and self._holds(task)
+
+    def _holds(self, row: Json) -> bool:
+        """What the filter asks for."""
+        said = f"{ref_of(row)} {row['title']} {row['state']} {row['why']}"
+        return self.filter.casefold() in said.casefold()
 
     def rows(self) -> list[Json]:
         """What the window scrolls over."""
-        return [self.tasks[task_id] for task_id in self._order]
+        return [row for one in self._order if (row := self.row(one)) is not None]
 
     def window(self, height: int) -> list[Json]:
         """The rows on the screen; the choice is among them, and the first one stays unless it would not be."""
         self.page = max(1, height)
-        rows = self.rows()
-        ids = [row["id"] for row in rows]
+        ids = self._order
         first = ids.index(self.top) if self.top in ids else 0
         if self.chosen in ids:
             at = ids.index(self.chosen)
             first = min(max(first, at - self.page + 1), at)
-        first = max(0, min(first, len(rows) - self.page))
+        first = max(0, min(first, len(ids) - self.page))
         self.top = ids[first] if ids else None
-        return rows[first : first + self.page]
+        return [row for one in ids[first : first + self.page] if (row := self.row(one)) is not None]
 
-    def log_window(self, height: int) -> list[str]:
-        self._log_page = max(1, height)
-        end = (
-            len(self.log)
-            if self.follow
-            else max(min(self.log_end, len(self.log)), min(height, len(self.log)))
-        )
-        return self.log[max(0, end - height) : end]
+    @property
+    def chosen_row(self) -> Json | None:
+        return self.row(self.chosen) if self.chosen in self._order else None
 
     def log_wanted(self) -> tuple[int, int] | None:
         """The attempt whose output belongs on the screen; another one than before begins empty.  Who reads in an
         attempt, and does not follow, is not taken to the next one."""
-        task = self.tasks.get(self.chosen) if self.chosen is not None else None
-        wanted = (task["id"], task["epoch"]) if task is not None and task["epoch"] else None
-        if wanted is not None and self.log_of is not None and not self.follow and wanted[0] == self.log_of[0]:
-            return self.log_of
-        if wanted != self.log_of:
-            self.log_of, self.log, self.log_end, self.follow = wanted, [], 0, True
+        task, shown = self.chosen_row, self.output.of
+        wanted = (task["id"], self.attempt or task["epoch"]) if task is not None and task["epoch"] else None
+        stays = wanted is not None and shown is not None and wanted[0] == shown[0] and self.attempt is None
+        if stays and not self.output.follow:
+            return shown
+        if wanted != shown:
+            self.output.begin(wanted)
         return wanted
 
-    def key(self, key: str) -> Prompt | None:
-        """`key` is a character, or one of up, down, pgup, pgdn, home, end, enter, esc, backspace."""
-        if self.typing:
-            self._type(key)
-            return None
-        if self.confirm is not None:
-            asked, self.confirm = self.confirm, None
-            self.message = "" if key == "y" else "nothing was changed"
-            return asked if key == "y" else None
-        if self.help:
-            self.help = False
-            return None
-        self.message = ""
-        return self._command(key)
+    def busy(self) -> dict[str, int]:
+        """By agent, how many tasks it is at."""
+        found: dict[str, int] = {}
+        for task in self.tasks.values():
+            if task["agent"] is not None:
+                found[task["agent"]] = found.get(task["agent"], 0) + 1
+        return found
 
-    def _type(self, key: str) -> None:
-        match key:
-            case "enter":
-                self.typing = False
-            case "esc":
-                self.typing, self.filter = False, ""
-            case "backspace":
-                self.filter = self.filter[:-1]
-            case _ if len(key) == 1 and key.isprintable():
-                self.filter += key
+    def detail_wanted(self) -> int | None:
+        return self.chosen if self.open and isinstance(self.chosen, int) else None
+
+    @property
+    def detail_shown(self) -> Json | None:
+        """Of the task that is chosen, and no other one."""
+        return self.detail if self.detail is not None and self.detail["task"]["id"] == self.chosen else None
+
+    # Keys
+
+    def key(self, key: str) -> Prompt | None:
+        """`key` is a character, or one of up, down, left, right, pgup, pgdn, home, end, enter, esc, tab, backtab,
+        backspace, delete, ctrl-u, ctrl-w; or what was pasted, after `paste:`."""
+        if key.startswith("paste:"):
+            self._paste(key.removeprefix("paste:"))
+            return None
+        if self.dialog is not None:
+            return self._answer(self.dialog.key(key), key)
+        if self.typing is not None:
+            self._type(self.typing, key)
+            return None
+        if self.help is not None:
+            return self._choose_key(key, self.help)
+        self.message = ""
+        asked = f"{self._begun} {key}" if self._begun else key
+        self._begun = key if not self._begun and any(one.startswith(f"{key} ") for one in BY_KEY) else ""
+        return None if self._begun else self._command(asked)
+
+    def _paste(self, text: str) -> None:
+        text = " ".join(text.split())
+        if self.dialog is not None:
+            self.dialog.paste(text)
+        elif self.typing is not None:
+            self.typing.write(text)
+            self._refilter()
+
+    def _answer(self, said: Prompt | str | None, key: str) -> Prompt | None:
+        if said is None:
+            return None
+        self.dialog = None
+        if isinstance(said, str):
+            self.message, self.startled = said, key not in ("esc", "n")
+            return None
+        if said.action == COMMENT:
+            self._keep_comment(str(said.body.get("text", "")))
+            return None
+        if said.work is not None and self.review is not None:
+            self.reviewing = None
+        return said
+
+    def _keep_comment(self, text: str) -> None:
+        review = self.review_shown
+        if review is None or (place := review.here) is None:
+            return
+        review.remarks.pop(place, None)
+        if text:
+            review.remarks[place] = text
+
+    def _type(self, line: InputLine, key: str) -> None:
+        if key == "esc":
+            line.text = ""
+        if key in ("enter", "esc"):
+            self.typing = None
+        line.key(key)
+        self.filter = line.text
         self._arrange(())
 
+    def _refilter(self) -> None:
+        self.filter = self.typing.text if self.typing is not None else ""
+        self._arrange(())
+
+    def _choose_key(self, key: str, at: int) -> Prompt | None:
+        steps = {"j": 1, "down": 1, "k": -1, "up": -1, "pgdn": 10, "pgup": -10}
+        if key in steps:
+            self.help = max(0, min(at + steps[key], len(LIST_KEYS) - 1))
+            return None
+        self.help = None
+        if key in ("esc", "?", "q"):
+            return None
+        if key == "enter":
+            return self._command(LIST_KEYS[at].key)
+        return self.key(key)
+
     def _command(self, key: str) -> Prompt | None:
-        match key:
-            case "q":
-                self.done = True
-            case "?":
-                self.help = True
-            case "/":
-                self.typing, self.filter = True, ""
-                self._arrange(())
-            case "esc":
-                self.filter = ""
-                self._arrange(())
-            case "a":
-                self.show_ended = not self.show_ended
-                self._arrange(())
-            case "f":
-                self.follow = not self.follow
-                self.log_end = len(self.log)
-            case "J" | "K":
-                self._scroll_log(1 if key == "J" else -1)
-            case "r" | "c" | "p":
-                return self._act(key)
-            case _:
-                self._move(key)
+        found = BY_KEY.get(key)
+        if found is not None and found.actions:
+            return self._act(found)
+        if (review := self.review_shown) is not None and self._in_review(review, key):
+            return None
+        if key in _VIEWS:
+            self._look(_VIEWS[key])
+            return None
+        does: dict[str, Callable[[], None]] = {
+            "q": self._leave,
+            "?": self._list_keys,
+            "/": self._begin_filter,
+            "esc": self._back,
+            "enter": self._enter,
+            "v": self._begin_review,
+            "a": self._toggle_ended,
+            "f": self.output.toggle,
+            "J": lambda: self.output.scroll(1),
+            "K": lambda: self.output.scroll(-1),
+            "[": lambda: self._step_attempt(-1),
+            "]": lambda: self._step_attempt(1),
+        }
+        does.get(key, lambda: self._move(key))()
         return None
 
+    def _in_review(self, review: Review, key: str) -> bool:
+        """Whether the key means something there."""
+        if key == "esc":
+            self.reviewing = None
+        elif key == "enter":
+            self._comment(review)
+        elif key in _REVIEW_KEYS:
+            review.move(key)
+        else:
+            return False
+        return True
+
+    def _comment(self, review: Review) -> None:
+        row, place = self.chosen_row, review.here
+        if place is None or row is None:
+            self.message = "a comment stands on a line"
+        elif len(review.remarks) >= REMARKS_MAX and place not in review.remarks:
+            self.message = f"{REMARKS_MAX} comments are one note: b sends them back"
+        else:
+            self.dialog = commenting(review, place, row)
+
+    def _begin_review(self) -> None:
+        wanted = self.log_wanted()
+        if wanted is None:
+            self.message = "it has not run yet"
+            return
+        self.reviewing, self.message = wanted, "what it has changed is asked for"
+        if self.review_shown is not None:
+            self.message = ""
+
+    def _leave(self) -> None:
+        self.done = True
+
+    def _list_keys(self) -> None:
+        self.help = 0
+
+    def _begin_filter(self) -> None:
+        self.typing = InputLine()
+        self._refilter()
+
+    def _toggle_ended(self) -> None:
+        self.show_ended = not self.show_ended
+        self._arrange(())
+
+    def _back(self) -> None:
+        """From a page to its list, from that to all of it."""
+        if self.open:
+            self.open = False
+            return
+        self.filter = self.of_plan = ""
+        self._arrange(())
+
+    def _look(self, view: str) -> None:
+        self.view, self.open, self.of_plan, self.filter = view, False, "", ""
+        self.top = self.chosen = self.attempt = None
+        self._arrange(())
+        self.chosen = self._order[0] if self._order else None
+
+    def _enter(self) -> None:
+        row = self.chosen_row
+        if row is None:
+            return
+        if row.get("kind") in ("plan", "budget", "file"):
+            self._look(TASKS)
+            self.of_plan = row["key"]
+            self._arrange(())
+            self.chosen = self._order[0] if self._order else None
+        elif "kind" not in row:
+            self.open = True
+
+    def _step_attempt(self, by: int) -> None:
+        detail = self.detail_shown
+        row = self.chosen_row
+        if row is None or not row["epoch"]:
+            return
+        epochs = [one["epoch"] for one in detail["attempts"]] if detail else [row["epoch"]]
+        at = self.attempt or row["epoch"]
+        place = epochs.index(at) if at in epochs else len(epochs) - 1
+        epoch = epochs[max(0, min(place + by, len(epochs) - 1))]
+        self.attempt = None if epoch == epochs[-1] else epoch
+        self.output.follow = True
+
     def _move(self, key: str) -> None:
-        ids = [row["id"] for row in self.rows()]
+        ids = self._order
         if not ids:
             return
         at = ids.index(self.chosen) if self.chosen in ids else 0
         steps = {"j": 1, "down": 1, "k": -1, "up": -1, "pgdn": self.page, "pgup": -self.page}
-        ends = {"g": 0, "home": 0, "G": len(ids) - 1, "end": len(ids) - 1}
+        ends = {"g g": 0, "home": 0, "G": len(ids) - 1, "end": len(ids) - 1}
         to = ends.get(key, at + steps.get(key, 0))
-        self.chosen = ids[max(0, min(to, len(ids) - 1))]
+        chosen = ids[max(0, min(to, len(ids) - 1))]
+        if chosen != self.chosen:
+            self.chosen, self.attempt = chosen, None
 
-    def _scroll_log(self, by: int) -> None:
-        at = len(self.log) if self.follow else self.log_end
-        self.log_end = max(min(self._log_page, len(self.log)), min(at + by, len(self.log)))
-        self.follow = self.log_end == len(self.log)
+    # What may be done
 
-    def _act(self, key: str) -> Prompt | None:
-        """Retry and cancel are asked back; a pause can be taken back by the same key."""
-        task = self.tasks.get(self.chosen) if self.chosen in self._order else None
-        if task is None:
+    def possible(self, key: KeyBinding, row: Json | None) -> str:
+        """The action that the key stands for now; empty: none."""
+        if row is None:
+            return ""
+        found = (one for one in key.actions if one in row["actions"] and self._may(row, one))
+        return next(found, "")
+
+    def _may(self, row: Json, action: str) -> bool:
+        return right_for("POST", path_to(row, action).split("/")) in self.rights
+
+    def _act(self, key: KeyBinding) -> Prompt | None:
+        """What can be taken back by the same key is done at once; all else is asked back."""
+        row = self.chosen_row
+        if row is None:
             self.message = "no task is chosen"
             return None
-        halt = "resume" if "resume" in task["actions"] else "pause"
-        action = {"r": "retry", "c": "cancel", "p": halt}[key]
-        asked = Prompt(action, task["id"], ref_of(task))
-        if key == "p":
-            return asked
-        self.confirm = asked
+        action = self.possible(key, row)
+        if not action:
+            self.message = self._why_not(key, row)
+            return None
+        seq = self._seq_of(row)
+        if key.key == "b":
+            self.dialog = sending_back(action, row, seq, self.review_shown)
+        elif action in AT_ONCE:
+            return Prompt(action, row, label=label_of(action, row))
+        else:
+            self.dialog = dialog_of(action, row, seq)
         return None
 
+    def _why_not(self, key: KeyBinding, row: Json) -> str:
+        """In the words of the pages."""
+        wanted = key.short or key.actions[0]
+        if any(one in row["actions"] for one in key.actions):
+            return f"{wanted}: this is not yours to do here; {NOTHING}"
+        keys = [f"{one.key} {one.short or one.actions[0]}" for one in KEYS if self.possible(one, row)]
+        return f"{wanted} is not possible now; what is: {', '.join(keys) or 'nothing'}"
 
-def _nearest(row: int | None, before: Sequence[int], now: Collection[int]) -> int | None:
+    def _seq_of(self, row: Json) -> int | None:
+        detail = self.detail_shown
+        if detail is None or detail["task"]["atWork"] or not detail["events"] or row["id"] != self.chosen:
+            return None
+        seq: int = detail["events"][-1]["seq"]
+        return seq
+
+
+def _rank(task: Json) -> int:
+    """What needs a person, then what is at work, then what waits, then what has ended."""
+    if task["needsPerson"]:
+        return 0
+    if task["status"] in HELD:
+        return 1
+    return 3 if task["status"] in FINAL else 2
+
+
+def _nearest(row: RowId | None, before: Sequence[RowId], now: Collection[RowId]) -> RowId | None:
     """A row that is there: this one, or else the next of those that stood below it, or above it."""
     if row is None or row in now:
         return row
@@ -254,6 +483,7 @@ def _nearest(row: int | None, before: Sequence[int], now: Collection[int]) -> in
     return next((other for other in (*before[at:], *reversed(before[:at])) if other in now), None)
 
 
-def _above(row: int | None, order: Sequence[int]) -> int:
-    """The first row whose task is newer than this one's."""
-    return next((other for other in order if row is None or other > row), order[-1])
+def _above(row: RowId | None, order: Sequence[RowId]) -> RowId:
+    """The first row, or of tasks the first one that is newer than this."""
+    numbers = (other for other in order if isinstance(row, int) and isinstance(other, int) and other > row)
+    return order[0] if row is None else next(numbers, order[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import os
 import select
@@ -15,8 +16,11 @@ from typing import Any, Self
 
 from muster.cli.terminal import harmless
 
-_ENTER = "\x1b[?1049h\x1b[?25l\x1b[2J"
-_LEAVE = "\x1b[0m\x1b[?25h\x1b[?1049l"
+_ENTER = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[?2004h\x1b[2J"
+"""A picture of its own, no cursor, no line that goes on in the next one, and what is pasted is marked."""
+_LEAVE = "\x1b[0m\x1b[?2004l\x1b[?7h\x1b[?25h\x1b[?1049l"
+_PASTE, _PASTE_END = "\x1b[200~", "\x1b[201~"
+_PASTE_CHARS_MAX = 100_000
 _ESCAPE_WAIT_S = 0.03
 """The rest of an arrow key arrives within this; a lone Escape has none."""
 _SEQUENCES = {
@@ -24,12 +28,27 @@ _SEQUENCES = {
     "\x1bOA": "up",
     "\x1b[B": "down",
     "\x1bOB": "down",
+    "\x1b[C": "right",
+    "\x1bOC": "right",
+    "\x1b[D": "left",
+    "\x1bOD": "left",
     "\x1b[5~": "pgup",
     "\x1b[6~": "pgdn",
     "\x1b[H": "home",
     "\x1b[1~": "home",
     "\x1b[F": "end",
     "\x1b[4~": "end",
+    "\x1bOH": "home",
+    "\x1bOF": "end",
+    "\x1b[7~": "home",
+    "\x1b[8~": "end",
+    "\x1b[3~": "delete",
+    "\x1b[Z": "backtab",
+    "\t": "tab",
+    "\x01": "home",
+    "\x05": "end",
+    "\x15": "ctrl-u",
+    "\x17": "ctrl-w",
     "\r": "enter",
     "\n": "enter",
     "\x7f": "backspace",
@@ -51,6 +70,9 @@ class Terminal:
         self._size = (0, 0)
         self._before: list[Any] = []
         self._handlers: dict[int, Any] = {}
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._pasted: str | None = None
+        """What has come of a paste that goes on."""
 
     def __enter__(self) -> Self:
         self._before = termios.tcgetattr(self._in)
@@ -64,9 +86,10 @@ class Terminal:
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
 
-    def _begin(self) -> None:
-        tty.setcbreak(self._in)
-        self._drawn = []
+    def _begin(self, when: int = termios.TCSAFLUSH) -> None:
+        """`when` decides what becomes of what was typed before: a stop may come between a look and a read."""
+        tty.setcbreak(self._in, when)
+        self._drawn, self._pasted = [], None
         self._write(_ENTER)
 
     def _leave(self) -> None:
@@ -78,7 +101,7 @@ class Terminal:
     def _suspend(self, _: int, __: FrameType | None) -> None:
         self._leave()
         os.kill(os.getpid(), signal.SIGSTOP)
-        self._begin()
+        self._begin(termios.TCSADRAIN)
 
     def size(self) -> tuple[int, int]:
         """(columns, rows)."""
@@ -94,10 +117,10 @@ class Terminal:
         parts = []
         for at, line in enumerate(lines):
             if at >= len(self._drawn) or self._drawn[at] != line:
-                parts.append(f"\x1b[{at + 1};1H{harmless(line)}\x1b[0m\x1b[K")
+                parts.append(f"\x1b[{at + 1};1H\x1b[0m\x1b[K{harmless(line)}")
         self._drawn = list(lines)
         if parts:
-            self._write("".join(parts))
+            self._write("".join(parts) + "\x1b[0m")
 
     def keys(self, timeout_s: float) -> Iterator[str]:
         """Waits for a key, the wake-up or the time, and gives the keys that were pressed."""
@@ -107,16 +130,29 @@ class Terminal:
         if self._in in ready:
             yield from self._split(self._read())
 
+    def drop_keys(self, quiet_s: float) -> None:
+        """Until none has come for so long."""
+        while select.select([self._in], [], [], quiet_s)[0]:
+            self._read()
+        self._pasted = None
+
     def _read(self) -> str:
+        if not select.select([self._in], [], [], 0)[0]:
+            return ""  # a stop came between, and the shell has taken it
         data = os.read(self._in, 1024)
         if not data:
             raise KeyboardInterrupt  # the terminal was closed
         while data.endswith(b"\x1b") and select.select([self._in], [], [], _ESCAPE_WAIT_S)[0]:
             data += os.read(self._in, 1024)
-        return data.decode(errors="replace")
+        return self._decoder.decode(data)
 
     def _split(self, text: str) -> Iterator[str]:
         while text:
+            if self._pasted is not None or text.startswith(_PASTE):
+                pasted, text = self._paste(text)
+                if pasted is not None:
+                    yield f"paste:{pasted}"
+                continue
             found = next((sequence for sequence in _SEQUENCES if text.startswith(sequence)), None)
             if found is not None:
                 yield _SEQUENCES[found]
@@ -126,6 +162,17 @@ class Terminal:
             else:
                 yield "esc" if text[0] == "\x1b" else text[0]
                 text = text[1:]
+
+    def _paste(self, text: str) -> tuple[str | None, str]:
+        """(all that was pasted, once it has come to its end, and the rest).  Nothing of it is a key."""
+        begun = self._pasted if self._pasted is not None else ""
+        whole = begun + (text if self._pasted is not None else text.removeprefix(_PASTE))
+        content, end, rest = whole.partition(_PASTE_END)
+        if not end:
+            self._pasted = whole[:_PASTE_CHARS_MAX] + whole[_PASTE_CHARS_MAX:][-len(_PASTE_END) :]
+            return None, ""
+        self._pasted = None
+        return content[:_PASTE_CHARS_MAX], rest
 
     def _write(self, text: str) -> None:
         data = text.encode(getattr(sys.stdout, "encoding", None) or "utf-8", errors="replace")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
+
+from muster.model.keys import of_pages
 
 _HERE = Path(__file__).parent
 _TYPES = {
@@ -18,5 +21,6 @@ STATIC = {
     for path in sorted((_HERE / "static").iterdir())
     if path.suffix in _TYPES
 }
+STATIC["key_list.js"] = (_TYPES[".js"], f"export const KEYS = {json.dumps(of_pages(), indent=1)};\n".encode())
 VERSION = hashlib.sha256(b"".join(data for _, data in STATIC.values())).hexdigest()[:16]
 """A part of their paths, so that browsers may keep them for ever."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
@@ -16,7 +17,6 @@ from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
 from muster.web.pages.forms import ask_api, back_to, refused_form
-from muster.web.pages.task_forms import TASK_ACTIONS
 from muster.web.routes import Routes
 from muster.web.visits import posted
 

@@ -11,13 +11,14 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.model.errors import BadInput, NotFound
+from muster.model.forms import TASK_ACTIONS, Action, body_of_form
 from muster.model.json_value import Json
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import counted, task_name
 from muster.web.backend import Backend
 from muster.web.http import Problem, Reply, Request
-from muster.web.pages.forms import Action, ask_api, body_of_form, refuse_action
-from muster.web.pages.task_forms import BULK, TASK_ACTIONS
+from muster.web.pages.forms import ask_api, refuse_action
+from muster.web.pages.task_forms import BULK
 from muster.web.pages.tasks import TablePageQuery, address_of
 from muster.web.routes import Routes
 from muster.web.tasks import filter_of

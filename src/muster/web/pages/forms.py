@@ -6,11 +6,11 @@ POST /tasks/7/retry   note=...   ->   POST /api/v1/agent-tasks/7/retry {"note": 
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
+from muster.model.forms import Action
 from muster.model.json_value import Json
 from muster.web.http import Reply, Request
 from muster.web.rights import refuse
@@ -18,29 +18,6 @@ from muster.web.visits import BACK
 
 SEQ = "seq"
 _KEPT = frozenset({b"authorization", b"muster-attempt", b"x-request-id"})
-
-
-class FormField(NamedTuple):
-    name: str
-    """As the API calls it."""
-    label: str
-    long: bool = False
-    required: bool = False
-    flag: bool = False
-    choices: tuple[str, ...] = ()
-    """One of these."""
-
-
-class Action(NamedTuple):
-    label: str
-    fields: tuple[FormField, ...] = ()
-    warns: str = ""
-    """What a person is told before; empty: it is done at once."""
-
-    @property
-    def asks(self) -> bool:
-        """It has a page of its own, with its fields and a button."""
-        return bool(self.warns) or any(field.required for field in self.fields)
 
 
 def local_actor() -> str:
@@ -51,16 +28,6 @@ def local_actor() -> str:
         return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
     except KeyError:
         return f"user:{os.getuid()}"
-
-
-def body_of_form(action: Action, fields: Json) -> Json:
-    """What the API takes; a field that was left empty is left out."""
-    body: Json = {}
-    for field in action.fields:
-        value = fields.get(field.name, "").strip()
-        if value:
-            body[field.name] = value == "true" if field.flag else value
-    return body
 
 
 async def ask_api(request: Request, path: str, body: Json, *, if_match: str = "") -> Reply:

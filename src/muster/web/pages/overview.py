@@ -8,6 +8,7 @@ from urllib.parse import quote
 from msgspec import Meta
 from msgspec.structs import replace
 
+from muster.model.forms import TASK_ACTIONS
 from muster.model.states import HELD
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
@@ -37,7 +38,6 @@ async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
     """Where everything stands."""
     from muster.web.pages.needs import needs_of
     from muster.web.pages.render import json_of, page
-    from muster.web.pages.task_forms import TASK_ACTIONS
 
     at_work = await web.queries.tasks(TaskFilter(statuses=tuple(HELD), limit=AT_WORK_MAX))
     return page(
@@ -56,7 +56,6 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
     """What waits for a person, to be answered in place."""
     from muster.web.pages.needs import needs_of
     from muster.web.pages.render import page
-    from muster.web.pages.task_forms import TASK_ACTIONS
 
     return page(
         request,

@@ -8,20 +8,13 @@ from urllib.parse import quote
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
+from muster.model.forms import PLAN_ACTIONS, Action, body_of_form, possible_for_plan
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
-from muster.web.pages.forms import (
-    Action,
-    FormField,
-    ask_api,
-    back_to,
-    body_of_form,
-    refuse_action,
-    refused_form,
-)
+from muster.web.pages.forms import ask_api, back_to, refuse_action, refused_form
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
@@ -35,16 +28,6 @@ routes = Routes(pages=True)
 WHOLE_MAX = 500
 """A plan of more tasks is shown a part at a time: to add all of it up takes its owner too long."""
 PART = 100
-PLAN_ACTIONS = {
-    "pause": Action("Pause"),
-    "resume": Action("Resume"),
-    "cancel": Action(
-        "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
-    ),
-    "merge": Action("Merge", (), "Its branch is merged into the one that is named here."),
-    "review": Action("Send back"),
-}
-"""Those of the API, and what its review does."""
 
 
 class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
@@ -89,7 +72,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         rows=rows,
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=PLAN_ACTIONS,
-        possible=_possible(progress),
+        possible=possible_for_plan(progress["plan"], settled=progress["settled"]),
         work=web.owner.works is not None,
         **drawn,
     )
@@ -148,11 +131,6 @@ def _known(action: str) -> Action:
     if found is None or action == "review":
         raise NotFound(f"no page has an action {action[:50]!r}", "muster plan --help")
     return found
-
-
-def _possible(progress: Json) -> list[str]:
-    halt = "resume" if progress["plan"]["paused"] else "pause"
-    return [halt] if progress["settled"] else [halt, "cancel"]
 
 
 def _rows(items: list[Json], tasks: list[Json], chart: Chart) -> list[Json]:

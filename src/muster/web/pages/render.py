@@ -21,6 +21,7 @@ from muster import __version__
 from muster.model import shown
 from muster.model.access import RIGHTS, Role
 from muster.model.errors import BadInput
+from muster.model.forms import POOL_ACTIONS
 from muster.model.json_value import Json
 from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
@@ -131,6 +132,7 @@ def _environment() -> jinja2.Environment:
         "told": shown.told,
         "paused_line": shown.paused_line,
         "paused_next": shown.paused_next,
+        "pool_actions": POOL_ACTIONS,
     }
     made.filters |= {
         "age": shown.age,

@@ -16,8 +16,9 @@ from muster.hosts.detached_call import detached_call
 from muster.model import commands as c
 from muster.model.diffs import FileDiff, parsed
 from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
 from muster.model.json_value import Json
-from muster.model.reviews import Remark, review_note
+from muster.model.reviews import BACK, REMARKS_MAX, Remark, refuse_other_work, review_note, way_back, work_of
 from muster.model.states import PauseReason
 from muster.model.views import TaskView
 from muster.model.wording import task_name
@@ -33,11 +34,7 @@ from muster.web.works import change_of_plan, change_of_task, works_of
 
 routes = Routes(pages=True)
 
-REMARKS_MAX = 20
-"""On lines, in one note."""
 _PLACE = re.compile(r"(\d{1,6})([+-]\d{1,9})")
-_BACK = ("resume", "retry")
-"""What sends work back to its agent, whichever is possible."""
 
 
 class ReviewQuery(DoneQuery, frozen=True, kw_only=True):
@@ -80,7 +77,7 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         return await _task_page(web, request, task_id, query, draft=draft, first=_first_of(do, query.first))
     try:
         epoch, change = await change_of_task(web, task_id, query.attempt)
-        _refuse_other(change, fields.get("head", ""))
+        refuse_other_work(change.base, change.head, fields.get("head", ""))
         note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
         task = await one_task(web, task_id)
         action = _way_back(task)
@@ -110,7 +107,7 @@ async def judge_plan(web: Backend, request: Request, plan: str, query: ReviewQue
         return await _plan_page(web, request, plan, draft=draft, first=_first_of(do, query.first))
     try:
         change = await change_of_plan(web, plan)
-        _refuse_other(change, fields.get("head", ""))
+        refuse_other_work(change.base, change.head, fields.get("head", ""))
         reply = await _send_back(web, request, change, draft)
     except MusterError as error:
         reply = error_reply(error)
@@ -160,11 +157,7 @@ async def _author(web: Backend, change: WorkChange, one: Remark) -> TaskView:
 
 def _way_back(task: TaskView) -> str:
     """Raises Conflict."""
-    for action in _BACK:
-        if action in task.actions:
-            return action
-    name = task_name(task.plan, task.key)
-    raise Conflict(f"{name} cannot take a note now: {task.why}; nothing was sent", "wait until it has ended")
+    return way_back(task_name(task.plan, task.key), task.actions, task.why)
 
 
 def _draft_of(fields: Mapping[str, str]) -> _Draft:
@@ -206,14 +199,6 @@ def _split(name: str) -> tuple[int, str]:
     return int(matched[1]), matched[2]
 
 
-def _refuse_other(change: WorkChange, seen: str) -> None:
-    """Raises Conflict: lines that were commented are others by now."""
-    if seen != f"{change.base}..{change.head}":
-        raise Conflict(
-            "the work has changed since this page was drawn; nothing was sent", "look at what is there now"
-        )
-
-
 def _problem(reply: Reply) -> Json:
     found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
     return found
@@ -230,7 +215,6 @@ async def _task_page(
     problem: Json | None = None,
 ) -> Reply:
     from muster.web.pages.render import json_of
-    from muster.web.pages.task_forms import TASK_ACTIONS
 
     epoch, change = await change_of_task(web, task_id, query.attempt)
     found = await web.queries.task(task_id)
@@ -240,14 +224,14 @@ async def _task_page(
         request,
         "review_task.html",
         _Reviewed(change, await _files(change), draft, first, problem),
-        steers=f"/api/v1/agent-tasks/{task_id}/{_BACK[0]}",
+        steers=f"/api/v1/agent-tasks/{task_id}/{BACK[0]}",
         done=query.done,
         task=json_of(task),
         epoch=epoch,
         proposes=works_of(web).proposes,
         epochs=[one.epoch for one in found.attempts],
         awaited=awaited,
-        goes_back=any(action in task.actions for action in _BACK),
+        goes_back=any(action in task.actions for action in BACK),
         seq=found.events[-1].seq if found.events and not task.at_work else None,
         task_actions=TASK_ACTIONS,
     )
@@ -263,14 +247,12 @@ async def _plan_page(
     done: str = "",
     problem: Json | None = None,
 ) -> Reply:
-    from muster.web.pages.plans import PLAN_ACTIONS
-
     change = await change_of_plan(web, plan)
     return await _page(
         request,
         "review_plan.html",
         _Reviewed(change, await _files(change), draft, first, problem),
-        steers=f"/api/v1/agent-tasks/0/{_BACK[0]}",
+        steers=f"/api/v1/agent-tasks/0/{BACK[0]}",
         done=done,
         plan=plan,
         proposes=works_of(web).proposes,
@@ -309,7 +291,7 @@ async def _page(request: Request, template: str, seen: _Reviewed, *, steers: str
         may_send=may,
         words=draft.words,
         problem=seen.problem,
-        head=f"{seen.change.base}..{seen.change.head}",
+        head=work_of(seen.change.base, seen.change.head),
         added=sum(file.added or 0 for file in files),
         removed=sum(file.removed or 0 for file in files),
         **content,

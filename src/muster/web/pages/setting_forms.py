@@ -10,16 +10,14 @@ import msgspec
 
 from muster.model.access import Role
 from muster.model.errors import BadInput, NotFound
+from muster.model.forms import Action, FormField, body_of_form
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
 from muster.web.pages.forms import (
-    Action,
-    FormField,
     ask_api,
     back_to,
-    body_of_form,
     refuse_action,
     refused_form,
 )

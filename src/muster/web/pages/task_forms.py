@@ -5,51 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.forms import TASK_ACTIONS, Action, body_of_form, other_question
 from muster.model.json_value import Json
 from muster.model.views import TaskView
 from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import (
-    SEQ,
-    Action,
-    FormField,
-    ask_api,
-    back_to,
-    body_of_form,
-    refuse_action,
-    refused_form,
-)
+from muster.web.pages.forms import SEQ, ask_api, back_to, refuse_action, refused_form
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
 routes = Routes(pages=True)
 
-_REASON = FormField("reason", "Why? (kept in its history)", long=True)
-_NOTE = FormField("note", "A note for its agent", long=True)
-TASK_ACTIONS: dict[str, Action] = {
-    "answer": Action(
-        "Answer",
-        (
-            FormField("text", "Your answer", long=True),
-            FormField("allow", "Allow it", flag=True),
-            FormField("always", "For all tasks of the plan", flag=True),
-        ),
-    ),
-    "accept": Action("Accept the result"),
-    "resume": Action("Resume", (_NOTE,)),
-    "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True))),
-    "pause": Action("Pause"),
-    "cancel": Action("Cancel", (_REASON,), "It is ended now, also where its agent is at work."),
-    "complete": Action(
-        "Mark as done", (FormField("summary", "What was done", long=True),), "Nobody checks it."
-    ),
-    "skip": Action("Skip", (_REASON,), "It is not done, and what waits for it goes on."),
-    "transfer": Action("Give to another agent", (FormField("agent", "Agent", required=True),)),
-    "archive": Action("Archive", (), "It is hidden for good."),
-}
-"""Those of model.actions that pages have forms for, by the same names."""
 BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
 """Those that are offered for many tasks at once."""
 
@@ -93,10 +61,7 @@ def _refuse_other_question(task: TaskView, asked: str) -> None:
     from muster.web.pages.render import digest
 
     if asked and asked != digest(task.question):
-        raise Conflict(
-            f"{task_name(task.plan, task.key)} asks something else by now; nothing was changed",
-            "look at its page again",
-        )
+        raise other_question(task_name(task.plan, task.key))
 
 
 def _known(action: str) -> Action:

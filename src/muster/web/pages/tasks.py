@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from muster.engine.task_pages import page_of
 from muster.model import commands as c
 from muster.model.errors import NotFound
+from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
 from muster.model.states import FINAL
@@ -53,7 +54,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     """Tasks in the order of their ids, or by where they stand; the address says which."""
     from muster.web.pages.board import columns_of, moves
     from muster.web.pages.render import json_of, may_of, page
-    from muster.web.pages.task_forms import TASK_ACTIONS, offered
+    from muster.web.pages.task_forms import offered
 
     # A form sends its empty fields as well.
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
@@ -94,7 +95,6 @@ def address_of(query: TablePageQuery) -> str:
 async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuery) -> Reply:
     """All of one task, and what may be done with it now."""
     from muster.web.pages.render import json_of, page
-    from muster.web.pages.task_forms import TASK_ACTIONS
     from muster.web.pages.timeline import WIDTH, bars
     from muster.web.pages.transcript import transcript_of
 

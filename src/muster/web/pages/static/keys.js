@@ -1,28 +1,19 @@
-// Keys, the same as those of `muster watch` where there is the same to do.  What a key does is what a link or a button
-// of the page does: it is pressed.  They can be switched off: who speaks to the machine would press them by accident.
+// Keys, those of `muster watch` where there is the same to do: `key_list.js` is made of its list.  What a key does is
+// what a link or a button of the page does: it is pressed.  They can be switched off: who speaks to the machine would
+// press them by accident.
+import { KEYS } from "./key_list.js";
 
 const OFF = "muster-keys-off";
-const press = (selector) => () => document.querySelector(selector)?.click();
-const open = (path) => () => location.assign(path);
-const KEYS = [
-  ["j", "the next row", () => move(1)],
-  ["k", "the row before", () => move(-1)],
-  ["r", "retry this task", press('[data-actions] [action$="/retry"] button, [data-actions] a[href$="/retry"]')],
-  ["c", "cancel this task or plan (asks first)", press('[data-actions] a[href$="/cancel"]')],
-  ["p", "pause this task or plan, or resume it", press('[data-actions] [action$="/pause"] button, [data-actions] [action$="/resume"] button')],
-  ["J", "scroll what an agent says down", () => scroll(1)],
-  ["K", "scroll it up", () => scroll(-1)],
-  ["f", "follow what it says, or stop that", press("[data-follow]")],
-  ["m", "show the moves of this card, or of the first one", moves],
-  ["a", "show tasks that have ended, or not", press("[data-all]")],
-  ["/", "filter", () => document.querySelector(".filter input, .filter select")?.focus()],
-  ["g o", "overview", open("/")],
-  ["g t", "tasks", open("/tasks")],
-  ["g p", "plans", open("/plans")],
-  ["g i", "inbox", open("/inbox")],
-  ["g d", "dead letter", open("/tasks?status=failed")],
-  ["?", "these keys", help],
-];
+const DOES = {
+  press: (selector) => document.querySelector(selector)?.click(),
+  focus: (selector) => document.querySelector(selector)?.focus(),
+  open: (path) => location.assign(path),
+  move: (by) => move(Number(by)),
+  scroll: (by) => scroll(Number(by)),
+  moves: () => moves(),
+  help: () => help(),
+};
+const act = (key) => DOES[key.does](key.to);
 let begun = "";
 
 addEventListener("keydown", async (event) => {
@@ -36,11 +27,11 @@ addEventListener("keydown", async (event) => {
   if (event.target.closest("input, textarea, select, dialog[open]")) return;
   if (off() && event.key !== "?") return;
   const asked = begun ? `${begun} ${event.key}` : event.key;
-  const found = KEYS.find(([key]) => key === asked);
-  begun = !begun && KEYS.some(([key]) => key.startsWith(`${event.key} `)) ? event.key : "";
+  const found = KEYS.find(({ key }) => key === asked);
+  begun = !begun && KEYS.some(({ key }) => key.startsWith(`${event.key} `)) ? event.key : "";
   if (!found) return;
   event.preventDefault();
-  found[2]();
+  act(found);
 });
 
 function move(by) {
@@ -76,13 +67,13 @@ function help() {
 function made() {
   const dialog = element("dialog", { id: "keys", "aria-labelledby": "keys-title" });
   const list = element("ul", { class: "rows" });
-  for (const [key, says, act] of KEYS.slice(0, -1)) {
+  for (const key of KEYS.filter(({ does }) => does !== "help")) {
     const row = list.appendChild(element("li"));
-    row.append(element("kbd", {}, key), says);
-    const button = row.appendChild(element("button", { class: "quiet", type: "button", "aria-label": `Do it: ${says}` }, "Do it"));
+    row.append(element("kbd", {}, key.key), key.says);
+    const button = row.appendChild(element("button", { class: "quiet", type: "button", "aria-label": `Do it: ${key.says}` }, "Do it"));
     button.addEventListener("click", () => {
       dialog.close();
-      act();
+      act(key);
     });
   }
   const label = element("label");

@@ -1,0 +1,38 @@
+"""What the feed brings to the state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from muster.cli.live.review import ReviewedWork
+from muster.model.access import Right
+from muster.model.json_value import Json
+
+
+class News(NamedTuple):
+    """What the feed has brought."""
+
+    tasks: Sequence[Json] | None = None
+    """All tasks that may be shown; None: as before."""
+    status: Json | None = None
+    needs: Json | None = None
+    """What waits for a person."""
+    detail: Json | None = None
+    """All of the task whose page is open."""
+    work: ReviewedWork | None = None
+    """What the attempt that is reviewed has changed."""
+    no_work: str = ""
+    """Why that cannot be shown."""
+    rights: frozenset[Right] | None = None
+    """What who looks may do; None: as before."""
+    log: Sequence[str] = ()
+    """New whole lines of the chosen attempt."""
+    log_of: tuple[int, int] | None = None
+    """(task id, epoch) that `log` belongs to."""
+    link: str = "live"
+    """Or why not."""
+    told: str = ""
+    """How the last request ended; empty: nothing new."""
+    cut: bool = False
+    """There are more tasks that wait than were asked for."""

@@ -1,0 +1,48 @@
+"""What is written of work that was looked at: a comment on a line, and the note that all of them make.  Pure."""
+
+from __future__ import annotations
+
+from muster.cli.live.dialog import Dialog
+from muster.cli.live.review import Review
+from muster.cli.output import ref_of
+from muster.model.forms import FormField
+from muster.model.json_value import Json
+from muster.model.reviews import review_note
+
+COMMENT = "comment"
+
+
+def sending_back(action: str, row: Json, seq: int | None, review: Review | None) -> Dialog:
+    """Work goes back to its agent with a note, of which the comments on its lines are a part."""
+    epoch = review.work.of[1] if review is not None else row["epoch"]
+    remarks = review.said() if review is not None else []
+    says = [row["why"], *(f"{one.where}: {one.text}" for one in remarks)]
+    return Dialog(
+        title=f"Send back: {ref_of(row)}",
+        action=action,
+        row=row,
+        fields=(FormField("words", "A note for its agent", long=True),),
+        says=says,
+        label="Send back",
+        sure=False,
+        needs=frozenset() if remarks else frozenset({"words"}),
+        body=lambda written: {"note": review_note(f"attempt {epoch}", written["words"].strip(), remarks)},
+        seq=seq,
+        at=0,
+        work=review.work if remarks and review is not None else None,
+    )
+
+
+def commenting(review: Review, place: tuple[int, str], row: Json) -> Dialog:
+    """On one line; empty takes it away."""
+    made = Dialog(
+        title=f"Comment on {review.where(place)}",
+        action=COMMENT,
+        row=row,
+        fields=(FormField("text", "Comment", long=True),),
+        label="Comment",
+        sure=False,
+        at=0,
+    )
+    made.lines["text"].write(review.remarks.get(place, ""))
+    return made

@@ -1,0 +1,94 @@
+"""What a person may be asked before an action, the same on the pages and in `muster watch`.
+
+Whether an action is possible now is not said here: the engine tells it with each task (`actions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from muster.model.errors import Conflict
+from muster.model.json_value import Json
+
+
+class FormField(NamedTuple):
+    name: str
+    """As the API calls it."""
+    label: str
+    long: bool = False
+    required: bool = False
+    flag: bool = False
+    choices: tuple[str, ...] = ()
+    """One of these."""
+
+
+class Action(NamedTuple):
+    label: str
+    fields: tuple[FormField, ...] = ()
+    warns: str = ""
+    """What a person is told before; empty: it is done at once."""
+
+    @property
+    def asks(self) -> bool:
+        """It has a page of its own, with its fields and a button."""
+        return bool(self.warns) or any(field.required for field in self.fields)
+
+
+_REASON = FormField("reason", "Why? (kept in its history)", long=True)
+_NOTE = FormField("note", "A note for its agent", long=True)
+TASK_ACTIONS: dict[str, Action] = {
+    "answer": Action(
+        "Answer",
+        (
+            FormField("text", "Your answer", long=True),
+            FormField("allow", "Allow it", flag=True),
+            FormField("always", "For all tasks of the plan", flag=True),
+        ),
+    ),
+    "accept": Action("Accept the result"),
+    "resume": Action("Resume", (_NOTE,)),
+    "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True))),
+    "pause": Action("Pause"),
+    "cancel": Action("Cancel", (_REASON,), "It is ended now, also where its agent is at work."),
+    "complete": Action(
+        "Mark as done", (FormField("summary", "What was done", long=True),), "Nobody checks it."
+    ),
+    "skip": Action("Skip", (_REASON,), "It is not done, and what waits for it goes on."),
+    "transfer": Action("Give to another agent", (FormField("agent", "Agent", required=True),)),
+    "archive": Action("Archive", (), "It is hidden for good."),
+}
+"""Those of model.actions that people have forms for, by the same names."""
+PLAN_ACTIONS = {
+    "pause": Action("Pause"),
+    "resume": Action("Resume"),
+    "cancel": Action(
+        "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
+    ),
+    "merge": Action("Merge", (), "Its branch is merged into the one that is named here."),
+    "review": Action("Send back"),
+}
+"""Those of the API, and what its review does."""
+
+POOL_ACTIONS = {"open": Action("Try it again")}
+"""Of a provider that a person has seen to."""
+
+
+def body_of_form(action: Action, fields: Mapping[str, str]) -> Json:
+    """What the API takes; a field that was left empty is left out."""
+    body: Json = {}
+    for field in action.fields:
+        value = fields.get(field.name, "").strip()
+        if value:
+            body[field.name] = value == "true" if field.flag else value
+    return body
+
+
+def possible_for_plan(plan: Json, *, settled: bool) -> list[str]:
+    """What may be done with a plan now, of PLAN_ACTIONS."""
+    return [*(["resume"] if plan["paused"] else ["pause"]), *([] if settled else ["cancel"])]
+
+
+def other_question(ref: str) -> Conflict:
+    """An answer is to the question that was read, and to no other one."""
+    return Conflict(f"{ref} asks something else by now; nothing was changed", "look at its page again")
