@@ -10,14 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from git_projects import commit_first, git, make_project
+from hook_receiver import Hook
 from test_run import started, until
-from test_webhook_crew import Hook, hook
 
 from muster_command import MUSTER
 from muster_command import run_muster as muster
 from patience import PATIENCE_S
-
-__all__ = ["hook"]
 
 CANARY = 'ca"nary/w+rd-0123456789-äé'
 INPUT = "in/put+canary-0123456789-ßü"

@@ -16,7 +16,7 @@ from muster.model.answers import Answer, Claimed, ClaimedJob, Enqueued, Held, Mo
 from muster.model.errors import MusterError, StaleEpoch, TermOver
 from muster.model.events import Event
 from muster.model.machine import TASK_COMMANDS
-from muster.model.states import HELD, STOP_BY_S, StopAction, TaskStatus
+from muster.model.states import HELD, STOP_BY_S, PauseReason, StopAction, TaskStatus
 from muster.model.task import Now
 from muster.stores.sqlite.store import SqliteStore
 from muster.testing.promises import History, check
@@ -306,6 +306,7 @@ class Oracle:
         if not (row.final or row.status in HELD or waits):
             raise Broken("L3", f"task {row.id} is {row.status} and waits for nothing", row.id)
         task.due_ms = row.next_attempt_at_ms
+        task.in_review = row.status is TaskStatus.PAUSED and row.paused_reason is PauseReason.REVIEW
 
     def _check_slots(self, claimers: set[str]) -> None:
         """A worker's own slots bind its claims: what it holds already when it is heard again is at work."""

@@ -93,6 +93,8 @@ class TaskModel:
     """(epoch, when its agent took it, what it holds)."""
     fresh_after: int = 0
     due_ms: int | None = None
+    in_review: bool = False
+    """Resumed, it is its agent's again: what it has done is not published."""
     stop_by_mono_ms: int | None = None
     events: list[Event] = field(default_factory=list)
 
@@ -213,6 +215,7 @@ class TaskModel:
             or (name == "failed" and "done" not in details)
             or (name == "released" and "kind" in details)
             or (name == "retried" and "note" in details)
+            or (name == "resumed" and self.in_review)
             or (name == "claimed" and details["agent"] == BY_HAND)
         ):
             self.done = None
