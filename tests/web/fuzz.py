@@ -28,7 +28,14 @@ INSTALL_S = 240
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 LEFT_OUT = "(shutdown|db/backup|/stream|/worker/v1/claim)"
 """What ends the owner, writes where it is told, or is held open."""
-SETTINGS = "[webhooks]\nprivate = true\n"
+SETTINGS = """\
+[webhooks]
+private = true
+[channels.phone]
+kind = "webhook"
+url = "http://127.0.0.1:9/"
+private = true
+"""
 """For an address on this host, where nobody listens."""
 ADA = {"actor": "ada"}
 
@@ -78,6 +85,7 @@ def filled(api: Api) -> dict[str, Any]:
         "agent": "prog",
         "plan": "tasks",
         "webhookId": hook,
+        "channel": "phone",
         "workerId": worker,
         "epoch": 1,
     }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import Any
 
+from muster.cli.attention import Attention, matters_of
 from muster.cli.output import Screen, clean, columns, drop_unwritten, fit, inert, plan_counts, print_json
 from muster.cli.terminal import beneath
 from muster.client.api import Api
@@ -16,8 +17,10 @@ from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.full_disk import full_disk
 from muster.model.errors import MusterError, Unavailable
+from muster.model.states import TaskStatus
 
 FOOTER_TASKS = 5
+_NEEDY = frozenset({TaskStatus.PAUSED.value, TaskStatus.FAILED.value})
 
 
 class Feed:
@@ -47,7 +50,7 @@ class Feed:
         self._thread.join(timeout=5.0)
 
     def _follow(self) -> None:
-        told = ""
+        told, looks = "", True
         with closing(Api(self._connection)) as api:
             while True:
                 last = self._closing.is_set()
@@ -61,6 +64,7 @@ class Feed:
                     page = api.get("/api/v1/events", {"after": self._after, "wait": 0 if last else 1})
                 except Unavailable:
                     if last:
+                        self._show.attend(None)
                         return
                     self._closing.wait(0.2)
                     continue
@@ -71,8 +75,17 @@ class Feed:
                 for event in page:
                     self._after = event["id"]
                     self._show.event(event)
+                if self._show.attention is not None and (looks or _asks(page)):
+                    looks = False
+                    self._show.attend(matters_of(api.get("/api/v1/inbox")))
                 if last and not page:
+                    self._show.attend(None)
                     return
+
+
+def _asks(page: list[dict[str, Any]]) -> bool:
+    """Whether something waits for a person since then, or does no more."""
+    return any(not _NEEDY.isdisjoint((event["newStatus"], event["previousStatus"])) for event in page)
 
 
 def _progress(api: Api, plan: str | None) -> str:
@@ -101,14 +114,22 @@ QUIET_EVENTS = frozenset(
 class EventPrinter:
     """With `as_json`: events as JSON lines on stdout, remarks on stderr.  May be used by several threads."""
 
-    def __init__(self, *, as_json: bool, colour: str, remark: Callable[[str], object] | None = None) -> None:
-        """`remark` takes them instead."""
+    def __init__(
+        self,
+        *,
+        as_json: bool,
+        colour: str,
+        remark: Callable[[str], object] | None = None,
+        attention: Attention | None = None,
+    ) -> None:
+        """`remark` takes them instead; `attention` is of a terminal alone."""
         self.as_json = as_json
         self._remark = remark
         self._screen = Screen(colour)
         self._lock = threading.Lock()
         self._mute = False
         self._footer = ""
+        self._attention = attention
         self._live = self._screen.tty and not as_json and os.environ.get("TERM", "dumb") != "dumb"
 
     @property
@@ -120,6 +141,18 @@ class EventPrinter:
     def footer(self) -> Callable[[str], None] | None:
         """Shows one line below all others that is written over; None where that cannot be shown."""
         return self._set_footer if self._live else None
+
+    @property
+    def attention(self) -> Attention | None:
+        return self._attention if self._live else None
+
+    def attend(self, waiting: frozenset[object] | None) -> None:
+        """These wait for a person; None: nobody looks any more."""
+        if self.attention is None:
+            return
+        sequence = self.attention.over() if waiting is None else self.attention.told(waiting)
+        if sequence:
+            self._show(lambda: print(sequence, end="", file=beneath(sys.stdout)))
 
     def _set_footer(self, text: str) -> None:
         if text != self._footer:

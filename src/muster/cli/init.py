@@ -131,6 +131,8 @@ CONFIG = """\
 # How you are told what waits for you: docs/how-to/notifications.md, muster notify test NAME.
 [notify]
 #link = "https://muster.example.org"   # the pages as you reach them, for links in messages
+#title = true            # `muster up` and `run` say in the terminal's title how much waits for you
+#bell = true             # and ring its bell for something new
 
 #[channels.phone]
 #kind = "ntfy"           # or slack, webhook, email, desktop

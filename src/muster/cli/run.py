@@ -11,6 +11,7 @@ from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.plan_tasks import refuse_unmanned
 from muster.app.settings import load_config
+from muster.cli.attention import Attention
 from muster.cli.context import actor, connect_to, refuse_foreign, refuse_server
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed, running
@@ -98,7 +99,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         given, chosen = in_order(args, None, given, config, None, ask=True)
         content = plan_body(given, config, project, programs, chosen)
-    show = EventPrinter(as_json=args.json, colour=args.color)
+    attention = Attention(project.root.name, config.notify)
+    show = EventPrinter(as_json=args.json, colour=args.color, attention=attention)
     show.say((order := unasked(given.document, chosen)) and f"Order    {order}")
     show.say(where_agents_write(config, project, content["plan"], content["tasks"]))
     show.say(unseen_changes(config, project))

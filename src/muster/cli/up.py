@@ -13,6 +13,7 @@ from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
 from muster.app.parts import last_words, make_state_dir, python_module
 from muster.app.settings import load_config
+from muster.cli.attention import Attention
 from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed
@@ -65,7 +66,10 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
         log_lines("supervisor", LogFile(project.log_file))
         log_as(JSON)
         remark = log.info
-    show = EventPrinter(as_json=args.json or remark is not None, colour=args.color, remark=remark)
+    attention = Attention(project.root.name, config.notify)
+    show = EventPrinter(
+        as_json=args.json or remark is not None, colour=args.color, remark=remark, attention=attention
+    )
     count = args.workers or config.workers.number(cores())
     manager = ServiceManager.taken_from(os.environ)
     with Interrupts(reloads=bool(manager)).counting() as interrupts:
