@@ -9,10 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from git_projects import git
 
 from moved_stores import MovedProject, refused, tasks_in
 from muster.client.api import Api
 from muster.client.http import Connection
+from muster.model.refs import plan_branch, published_ref
 from muster_command import MUSTER, run_muster
 from postgres_databases import USER, at, run_sql
 from several_servers import FarWorkers, SharedServer
@@ -42,6 +44,22 @@ def url(postgres_database: str) -> str:
     return at(postgres_database, postgres_database.rpartition("/")[2], USER)
 
 
+@pytest.mark.promise("S18")
+def test_what_plans_have_made_goes_along_by_the_command_that_is_named(
+    project: MovedProject, url: str, tmp_path: Path
+) -> None:
+    """Else servers would begin the branch of a plan anew, without the work of the tasks that are done."""
+    git(project.folder, "init", "--quiet")
+    git(project.folder, "commit", "--quiet", "--allow-empty", "-m", "one")
+    for ref in (f"refs/heads/{plan_branch('plan')}", published_ref("plan")):
+        git(project.folder, "update-ref", ref, "HEAD")
+    git(tmp_path, "init", "--quiet", "--bare", "shared.git")
+    (named,) = [line for line in project("db", "copy", url).splitlines() if "git " in line and "push" in line]
+    subprocess.run(named.replace("REMOTE", str(tmp_path / "shared.git")), shell=True, check=True)
+    there = git(tmp_path / "shared.git", "for-each-ref", "--format=%(refname)").split()
+    assert there == [f"refs/heads/{plan_branch('plan')}", published_ref("plan")]
+
+
 @pytest.mark.promise("S2")
 @pytest.mark.promise("S7")
 def test_tasks_go_on_in_the_database(project: MovedProject, url: str, tmp_path: Path) -> None:
@@ -54,6 +72,7 @@ def test_tasks_go_on_in_the_database(project: MovedProject, url: str, tmp_path: 
     before, audit = project.tasks, json.loads(project("audit", "verify", "--json"))
     assert before["work/two"] == ("FAILED", 1)
     said = project("db", "copy", url)
+    assert "git push" not in said
     assert f"the tasks go on in {url}" in said and "/.muster/key" in said and "/.muster/vault.key" in said
     wrong = SharedServer(tmp_path / "wrong", url, "")
     assert "copy .muster/key and .muster/vault.key" in refused(wrong)

@@ -90,8 +90,11 @@ def test_a_server_comes_and_goes_and_commands_in_its_folder_tell(tmp_path: Path,
     try:
         server.start()
         folder = server.folder
-        assert run_muster(folder, "task", "add", "ours", "--plan", "p").returncode == 0
+        added = run_muster(folder, "task", "add", "ours", "--plan", "p")
+        assert "`muster worker start --server URL` starts some" in added.stdout, added.stderr
         (folder / "plan.md").write_text("# Plan\n\n- [ ] one\n")
+        refused = run_muster(folder, "up")
+        assert refused.returncode == 6 and "starts no workers" in refused.stderr, refused.stderr
         assert run_muster(folder, "plan", "add", "plan.md").returncode == 0
         assert "ours" in run_muster(folder, "task", "list").stdout
         again = serve(folder, "--store", postgres_store, "--listen", f"127.0.0.1:{server.port}")

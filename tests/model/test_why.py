@@ -121,6 +121,11 @@ SENTENCES: list[tuple[TaskView, CrewFacts, str]] = [
     ),
     (view(T.PENDING), crew(crew=CrewStatus.STOPPED), "the crew is stopped: `muster up` goes on"),
     (view(T.PENDING), crew(free={}, unfit={}), "no worker is up: `muster up` starts some"),
+    (
+        view(T.PENDING),
+        crew(free={}, unfit={}, starts_workers=False),
+        "no worker is up: `muster worker start --server URL` starts some",
+    ),
     (view(T.PENDING, wanted_agent="gone"), BUSY_CREW, "agent gone cannot run: no such file: gone"),
     (
         view(T.PENDING, wanted_agent="rust"),

@@ -106,6 +106,7 @@ def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = f
         lease_s=config.health.lease_s,
         leases={agent.name: config.lease_of(agent) for agent in config.agents.values() if agent.heartbeat_s},
         remote_lease_s=config.health.remote_lease_s,
+        starts_workers=not config.serve.shared,
         heartbeat_s=config.health.heartbeat_s,
         claim_lease_s=config.health.claim_lease_s,
         agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},

@@ -21,13 +21,14 @@ from muster.client.http import Connection, answers
 from muster.config.identity import refuse_copy, refuse_host, settle
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.hosts.file_lock import Lock
+from muster.hosts.file_lock import Lock, holder
 from muster.hosts.given_file import sweep
 from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.log_file import LogFile
 from muster.hosts.process_tree import kill_recorded
 from muster.hosts.service_manager import ServiceManager
 from muster.model.errors import (
+    Conflict,
     MusterError,
     OwnerUnavailable,
     StoreFault,
@@ -67,6 +68,16 @@ _ENDS = {DRAIN: "drained", STOP: "stopped", KILL: "killed"}
 """How the history of the crew calls an end by these steps."""
 
 
+def _refuse_server(project: Project) -> None:
+    """Raises Conflict in the folder of a server that shares its store, and is up."""
+    if project.shares_store and (pid := holder(project.owner_lock)) is not None:
+        raise Conflict(
+            f"a server that shares its store is up in {project.folder} (pid {pid}), and starts no workers; "
+            "nothing was done",
+            "muster worker start --server URL, in a folder for them; muster plan add PLAN.md adds a plan",
+        )
+
+
 class SupervisedCrew:
     """Call `tick` a few times a second while it is at work, then `wind_down`; `give_up` after an error."""
 
@@ -85,6 +96,7 @@ class SupervisedCrew:
         BadConfig where no worker could make its agents: nothing is begun then."""
         if workers:
             agents_of(config, project)
+        _refuse_server(project)
         refuse_host(project, shares_store=config.serve.shared)
         make_state_dir(project)
         refuse_copy(project)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 from muster.config.project import Project
 from muster.hosts.process_tree import PIDS_FILE
-from muster.worker.git import GitFailed, find_repository
+from muster.worker.git import GitFailed, Repository, find_repository
 from muster.worker.tree_links import deleted_trees
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import tree_ids
@@ -44,10 +46,25 @@ def keep_work(project: Project, task_ids: set[int]) -> list[str]:
     return said
 
 
-def former_work(project: Project) -> str:
-    """For a store that has just been made: what git tells of one before it; empty where it tells nothing."""
+def push_of_plans(project: Project) -> str:
+    """The command that takes what plans have made to a repository that servers share; empty for nothing."""
+    repository = _with_work(project)
+    if repository is None:
+        return ""
+    wanted = " ".join(f"'{refs}:{refs}'" for refs in ("refs/heads/muster/*", "refs/muster/*"))
+    return f"git -C {shlex.quote(str(repository.top))} push REMOTE {wanted}"
+
+
+def _with_work(project: Project) -> Repository | None:
     repository = find_repository(project.root)
     if repository is None or not repository.ask("for-each-ref", "--count=1", "refs/muster").stdout:
+        return None
+    return repository
+
+
+def former_work(project: Project) -> str:
+    """For a store that has just been made: what git tells of one before it; empty where it tells nothing."""
+    if _with_work(project) is None:
         return ""
     return (
         "this store is new, and git has the work of earlier tasks: git for-each-ref refs/muster; "

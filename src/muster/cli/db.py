@@ -240,6 +240,7 @@ def _closed(done: Any) -> list[str]:
 
 def _copy(args: argparse.Namespace) -> int:
     from muster.app.db_copy import address_of, copy_store, moved_to, take_back
+    from muster.app.salvage import push_of_plans
     from muster.app.shared_store import copy_keys
 
     project = project_of(args)
@@ -266,11 +267,16 @@ def _copy(args: argparse.Namespace) -> int:
 
     done = copy_store(project, url, clear=args.clear, actor=actor(), say=say)
     rows = sum(done.rows.values())
+    push = []
+    if command := push_of_plans(project):
+        push = ["  next   what its plans have made, into the repository that is the servers' git.remote:"]
+        push.append(f"         {command}")
     return answer(
         args,
         {"to": shown, "rows": done.rows, "files": done.files, "finished": done.finished},
         f"moved    the tasks go on in {shown}" + ("" if done.finished else f"; {rows:,} rows, compared"),
         f"kept     {project.store} as it is, to be read",
+        *push,
         "  next   a folder for each server, with the keys of this one:",
         f"         {copy_keys(project)}",
         f"         cd SERVER && muster serve --store {shell_word(shown)} --listen 127.0.0.1:7420",

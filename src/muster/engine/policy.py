@@ -59,6 +59,8 @@ class Policy(Struct, frozen=True, kw_only=True):
     hostname: str = ""
     """The store's own host: what runs there is killed by its coordinator before it is given out again, so
     nothing there is frozen.  Empty: no worker is known to be on it."""
+    starts_workers: bool = True
+    """`muster up` does; not where servers share a store."""
 
     def elsewhere(self, hostname: str) -> bool:
         """Known to be another host: a restart of the store's own one ends nothing there."""

@@ -421,6 +421,7 @@ class Queries:
             programs=frozenset(row.name for row in agents if row.worker_id),
             offline=await self._offline(agents, found) if self._crew_up else {},
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
+            starts_workers=self._policy.starts_workers,
         )
 
     async def _offline(self, agents: Iterable[AgentRow], found: FreeSlots) -> dict[str, OfflineProgram]:

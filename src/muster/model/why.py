@@ -50,6 +50,8 @@ class CrewFacts(Struct, frozen=True):
     offers is absent."""
     unfit: Mapping[str, str]
     """Agents that no living worker can run, with what is missing."""
+    starts_workers: bool = True
+    """`muster up` does; not where servers share a store."""
     last_unfit: Mapping[str, str] = {}
     """The same of the last worker that there was, while none is up."""
     lacking: Mapping[str, str] = {}
@@ -299,7 +301,8 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
 def _matching(task: TaskView, facts: CrewFacts) -> Reason:
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
     if not facts.free and not facts.unfit and wanted not in facts.offline:
-        return Reason("no worker is up: `muster up` starts some")
+        how = "muster up" if facts.starts_workers else "muster worker start --server URL"
+        return Reason(f"no worker is up: `{how}` starts some")
     names = takers(wanted or None, required(task.capabilities, task.target), facts)
     if names:
         return Reason(_among(names, task, facts))
