@@ -104,7 +104,7 @@ class Session:
             if not shared:
                 self._held.add((whose, name))
         if wanted.tasks:
-            tasks, ending = (",".join(map(str, sorted(ids))) for ids in (wanted.tasks, wanted.ending))
+            tasks, ending = (",".join(f"{i:d}" for i in sorted(ids)) for ids in (wanted.tasks, wanted.ending))
             yield f"SELECT hold_tasks('{{{tasks}}}', '{{{ending}}}', {workspace_id:d})"
 
     async def _look_ahead(self, begun: Question, ahead: Ahead) -> list[Any]:
@@ -216,17 +216,15 @@ class Session:
             await self._write(writes)
 
     async def _write(self, writes: Sequence[Write]) -> None:
+        wanted = [write.held for write in writes if write.held is not None]
         sql = _TOGETHER.of(writes) if len(writes) > 1 else None
         if sql:
             row = await self.connection.fetchrow(sql, *chain.from_iterable(write.bound for write in writes))
             written = list(row)
         else:
-            done = [await self.connection.execute(write.sql, *write.bound) for write in writes]
-            written = [int(status.rpartition(" ")[2]) for status in done]
-        if any(
-            write.held is not None and count < write.held
-            for write, count in zip(writes, written, strict=True)
-        ):
+            done = [(write, await self.connection.execute(write.sql, *write.bound)) for write in writes]
+            written = [int(told.rpartition(" ")[2]) for write, told in done if write.held is not None]
+        if any(count < held for count, held in zip(written, wanted, strict=True)):
             raise Contended("what was read was changed meanwhile; nothing was written", "try again")
 
     def _sql(self, name: str) -> str:

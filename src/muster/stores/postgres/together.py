@@ -27,7 +27,8 @@ class Together:
         self._made: dict[tuple[str, ...], str] = {}
 
     def of(self, writes: Sequence[Write]) -> str | None:
-        """It tells of each statement how many rows it has written.  None where they are to be sent one by one."""
+        """None where they are to be sent one by one.  It tells, of each write with `held`, how many rows it has
+        written."""
         key = tuple(write.sql for write in writes)
         made = self._made.get(key)
         if made is None:
@@ -40,12 +41,14 @@ class Together:
 
 
 def _made(writes: Sequence[Write]) -> str:
-    parts, bound = list[str](), 0
+    parts, counts, bound = list[str](), list[str](), 0
     for number, write in enumerate(writes):
-        parts.append(f"w{number} AS ({moved(write.sql, bound)} RETURNING 1)")
+        told = "" if write.held is None else " RETURNING 1"
+        parts.append(f"w{number} AS ({moved(write.sql, bound)}{told})")
+        if told:
+            counts.append(f"(SELECT count(*) FROM w{number})")  # noqa: S608
         bound += len(write.bound)
-    counts = ", ".join(f"(SELECT count(*) FROM w{number})" for number in range(len(writes)))  # noqa: S608
-    return f"WITH {', '.join(parts)} SELECT {counts}"
+    return f"WITH {', '.join(parts)} SELECT {', '.join(counts)}"
 
 
 def moved(sql: str, by: int) -> str:
