@@ -10,9 +10,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from git_projects import commit_first, git, make_project
-from hook_receiver import Hook
 from test_run import started, until
 
+from hook_receiver import Hook
 from muster_command import MUSTER
 from muster_command import run_muster as muster
 from patience import PATIENCE_S
