@@ -68,6 +68,14 @@ _ENDS = {DRAIN: "drained", STOP: "stopped", KILL: "killed"}
 """How the history of the crew calls an end by these steps."""
 
 
+def _refuse_early(project: Project, config: Config, workers: int) -> None:
+    """Before anything is made: raises as `SupervisedCrew`."""
+    if workers:
+        agents_of(config, project)
+    _refuse_server(project)
+    refuse_host(project, shares_store=config.serve.shared)
+
+
 def _refuse_server(project: Project) -> None:
     """Raises Conflict in the folder of a server that shares its store, and is up."""
     if project.shares_store and (pid := holder(project.owner_lock)) is not None:
@@ -94,10 +102,7 @@ class SupervisedCrew:
     ) -> None:
         """Raises OwnerUnavailable where another process supervises this crew, Conflict as refuse_host,
         BadConfig where no worker could make its agents: nothing is begun then."""
-        if workers:
-            agents_of(config, project)
-        _refuse_server(project)
-        refuse_host(project, shares_store=config.serve.shared)
+        _refuse_early(project, config, workers)
         make_state_dir(project)
         refuse_copy(project)
         self._log_file = LogFile(project.log_file)
