@@ -32,8 +32,13 @@ def run_muster(
             check=False,
         )
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8") for _ in range(2))
-    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
-        code = main(argv)
+    before = dict(os.environ)
+    try:
+        with chdir(folder), redirect_stdout(out), redirect_stderr(err):
+            code = main(argv)
+    finally:  # what a command says to those that it starts is no matter of the next test
+        os.environ.clear()
+        os.environ.update(before)
     said = []
     for stream in (out, err):
         stream.seek(0)
