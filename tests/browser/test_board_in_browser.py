@@ -27,6 +27,18 @@ def drag(page: Page, name: str, column: str) -> None:
     card.drag_to(page.get_by_role("region", name=column), source_position={"x": 5, "y": 5})
 
 
+FIRST_MOVE_IS_LATE = """() => {
+    const real = window.fetch;
+    const late = new Promise((answer) => (window.answer_first = answer));
+    let moves = 0;
+    window.fetch = async (address, options) => {
+        const answer = await real(address, options);
+        if (options?.method === "POST" && moves++ === 0) await late;
+        return answer;
+    };
+}"""
+
+
 def cards(page: Page, column: str) -> list[str]:
     links = page.get_by_role("region", name=column).locator("li.card").get_by_role("link")
     return links.all_inner_texts()
@@ -60,6 +72,21 @@ def test_a_card_is_moved_by_a_command_or_says_why_not(far: FarOwner, let_in: Let
     page.keyboard.press("m")
     page.keyboard.press("Enter")
     expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/tests")
+
+
+def test_a_late_answer_does_not_hide_what_a_later_move_was_told(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto("/tasks?view=board")
+    expect(page.locator("#link")).to_have_text("live")
+    page.evaluate(FIRST_MOVE_IS_LATE)
+    drag(page, "billing/other", "Paused")
+    expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
+    drag(page, "billing/other", "At work")
+    told = page.locator("#moved")
+    expect(told).to_contain_text("billing/other does not go to 'At work'")
+    page.evaluate("window.answer_first()")
+    expect(told).to_contain_text("billing/other is asked to go to Paused.")
+    expect(told).to_contain_text("billing/other does not go to 'At work'")
 
 
 def test_a_card_goes_back_where_its_server_is_not_reached(far: FarOwner, let_in: Let) -> None:

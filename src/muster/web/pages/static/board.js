@@ -3,6 +3,7 @@
 
 const told = document.getElementById("moved");
 let card = null;
+let unanswered = 0;
 
 // Without scripts nothing can be dragged, so the server does not say that it could.
 addEventListener("pointerdown", (event) => {
@@ -50,6 +51,8 @@ async function move(moved, column) {
   const next = moved.nextElementSibling;
   column.querySelector("ul").prepend(moved);
   moved.setAttribute("aria-busy", "true");
+  if (unanswered === 0) unsay();
+  unanswered += 1;
   const body = new URLSearchParams({ csrf: told.dataset.csrf, back: location.pathname + location.search, to: column.dataset.column });
   try {
     const answer = await fetch(`/tasks/${moved.dataset.key}/move`, { method: "POST", body, headers: { accept: "text/html" } });
@@ -60,6 +63,8 @@ async function move(moved, column) {
     say(page.querySelector("[data-why]")?.textContent ?? `refused: ${answer.status}`, true);
   } catch {
     say("The server was not reached; nothing was changed.", true);
+  } finally {
+    unanswered -= 1;
   }
   if (moved.isConnected && home.isConnected) home.insertBefore(moved, next?.parentElement === home ? next : null);
   moved.removeAttribute("aria-busy");
@@ -68,7 +73,13 @@ async function move(moved, column) {
 const nameOf = (one) => one.querySelector("a")?.textContent ?? "It";
 const titleOf = (column) => column.querySelector("h2").textContent;
 
+function unsay() {
+  told.textContent = "";
+  told.classList.remove("warns");
+}
+
+// A late answer stands beside the answer to a later move, so that neither hides the other.
 function say(text, refused = false) {
-  told.textContent = text;
-  told.classList.toggle("warns", refused);
+  told.textContent = told.textContent ? `${told.textContent} ${text}` : text;
+  if (refused) told.classList.add("warns");
 }
