@@ -21,6 +21,8 @@ from muster.stores.sqlite.store import SqliteStore
         ("open_attempts", "attempts_open", 3),
         ("ready", "tasks_ready", 3),
         ("open_lanes", "tasks_ready", 1),
+        ("ready_lane", "tasks_ready", 2),
+        ("taken_keys", "COVERING INDEX tasks_key", 2),
         ("held", "attempts_held", 2),
         ("waiting", "tasks_counts", 1),
         ("plans", "tasks_counts", 0),

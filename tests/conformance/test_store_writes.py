@@ -22,7 +22,7 @@ from store_rows import (
 
 from muster.model.commands import AppendLog
 from muster.model.rows import DEFAULT_WORKSPACE, Plan
-from muster.model.states import AttemptStatus, ErrorKind, StopAction, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Artifact, Checkpoint
 from muster.model.views import TaskFilter
 from muster.ports.found_rows import Existing
@@ -273,6 +273,18 @@ def test_only_claimable_tasks_open_a_lane(subject: Subject) -> None:
     assert [lane.agent for lane in subject.tx("open_lanes")] == ["agent-2", "agent-3"]
 
 
+def test_one_of_few_lanes_is_open_while_it_can_be_claimed(subject: Subject) -> None:
+    subject.add_plan()
+    lanes = [subject.lane(f"agent-{n}") for n in range(3)]
+    subject.add(new_task(1, lane_id=lanes[1]), new_task(2, lane_id=lanes[2], status=TaskStatus.PAUSED))
+    assert [lane.agent for lane in subject.tx("open_lanes")] == ["agent-1"]
+    paused = replace(subject.tx("plan", PLAN_ID), paused_reason=PauseReason.USER)
+    subject.tx("update_plan", paused)
+    assert subject.tx("open_lanes") == []
+    subject.tx("update_plan", replace(paused, paused_reason=None))
+    assert [lane.agent for lane in subject.tx("open_lanes")] == ["agent-1"]
+
+
 def test_no_lane_is_open_in_an_empty_store(subject: Subject) -> None:
     assert subject.tx("open_lanes") == []
     assert not subject.read("any_ready")
@@ -344,6 +356,7 @@ def test_what_a_plan_holds_already(subject: Subject) -> None:
         new_task(5),
     )
     found = subject.tx("existing", PLAN_ID, ["a", "b", "c", "d", "nobody"])
+    assert subject.tx("taken_keys", PLAN_ID, ["a", "nobody", "b"]) == {"a", "b"}
     assert found.keys() == {"a", "b", "c"}
     assert found["a"] == Existing(1, False, False, "a title", "a prompt", "claude")
     assert [found[key].done for key in "abc"] == [False, True, False]

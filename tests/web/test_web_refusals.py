@@ -294,6 +294,13 @@ def test_moves_that_are_not_allowed_are_conflicts(site: Site) -> None:
     assert site.refused("POST", "/worker/v1/claim", encoded(site.claim_body())) == (409, "conflict")
 
 
+def test_a_name_that_is_given_twice_is_found_among_very_many(site: Site) -> None:
+    names = ", ".join(f'"{n}": 0' for n in range(80_000))
+    status, told = site.send("POST", "/api/v1/agent-tasks", f'{{{names}, "79999": 0}}'.encode())
+    assert (status, told["code"]) == (422, "bad_input")
+    assert "'79999' more than once" in told["detail"]
+
+
 @pytest.mark.parametrize(
     ("body", "name"),
     [

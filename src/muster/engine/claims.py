@@ -66,7 +66,8 @@ class Claims:
             known = await pools_to_set(view)  # of a provider in doubt one tries, whoever asks
         chosen = await self._choose(view, worker, free, known)
         await view.load([task.id for task, _ in chosen])
-        opened = [self._grant(view, command, task, agent, worker) for task, agent in chosen]
+        leases_ms = {agent: self._lease_ms(agent, worker) for agent in {agent for _, agent in chosen}}
+        opened = [self._grant(view, command, task, agent, leases_ms[agent]) for task, agent in chosen]
         if known:
             names = ((self._policy.pool(attempt.agent), attempt) for attempt in opened)
             await try_pools(view, {name: attempt for name, attempt in names if name in known})
@@ -119,7 +120,7 @@ class Claims:
                 if touched is not None:
                     touched.append((task.plan_id, task.touches))
                 # Of a provider in doubt one tries first.
-                closed |= {self._policy.pool(agent)} & known.keys()
+                closed |= {self._policy.pool(agent)} & known.keys() if known else set()
         return chosen
 
     async def _capacity(self, view: View, candidates: list[_Candidate]) -> Capacity | None:
@@ -132,14 +133,17 @@ class Claims:
         left = await capacity(view, self._policy, (), [limit_key or ""])
         return left is None or left.take(limit_key or "", [BY_HAND]) is not None
 
-    def _grant(self, view: View, command: c.Claim, task: Task, agent: str, worker: WorkerRow) -> Attempt:
+    def _lease_ms(self, agent: str, worker: WorkerRow) -> int:
         lease_s = worker.offer(agent).lease_s
+        return lease_s * 1000 if lease_s else self._policy.lease_ms(agent, worker.hostname)
+
+    def _grant(self, view: View, command: c.Claim, task: Task, agent: str, lease_ms: int) -> Attempt:
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,
             agent=agent,
             request_id=command.request_id,
-            lease_ms=lease_s * 1000 if lease_s else self._policy.lease_ms(agent, worker.hostname),
+            lease_ms=lease_ms,
             start=command.start,
             base=view.incarnation.base,
         )
@@ -157,7 +161,7 @@ class Claims:
         jobs = []
         for attempt in attempts:
             task, text = view.task(attempt.task_id), texts[attempt.task_id]
-            pool = known.get(self._policy.pool(attempt.agent))
+            pool = known.get(self._policy.pool(attempt.agent)) if known else None
             publishes = task.done_epoch if task.done_epoch != attempt.epoch else None
             jobs.append(
                 ClaimedJob(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
+from itertools import repeat
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -205,7 +206,7 @@ class Engine:
         async def work(tx: Transaction) -> Applied:
             given.clear()
             await memory.refresh(tx)
-            clock = partial(tx.now, now)
+            clock = partial(tx.now, now) if self.store.shared else repeat(now).__next__
             views = Views(tx, clock, partial(self._view_of, memory, now, clock))
             outcomes: list[Outcome | None] = [None] * len(asked)
             for workspace_id, places in (await self._by_workspace(tx, asked)).items():
@@ -278,19 +279,22 @@ class Engine:
                 await close_pools(view, self.policy)
             if isinstance(command, c.Finish) and command.then and isinstance(outcomes[i], Moved):
                 claims.append((i, command.then))
-        await self._finish(view)
+        await self._finish(view, claims=bool(claims))
         given = []
         for i, claim in claims:
             claimed = await self._settled(self._claims.claim, view, claim)
             if isinstance(claimed, Claimed) and claimed.jobs:
                 given.append(claim)
             outcomes[i] = _with_next(outcomes[i], claimed)
+        if claims:
+            await view.flush()  # a claim that was given nothing has written nothing
         return given
 
-    async def _finish(self, view: View) -> None:
+    async def _finish(self, view: View, *, claims: bool = False) -> None:
+        """`claims` follow, and write what they do not read."""
         await view.settle()
         await self._plans.settle(view)
-        await view.flush()
+        await (view.flush_queue() if claims else view.flush())
         if view.outbox is not None:
             await view.outbox.tell_settled(view.tx, view.now)
 

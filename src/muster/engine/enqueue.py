@@ -113,7 +113,8 @@ class Enqueuer:
         self, view: View, command: c.Enqueue, plan: Plan | None
     ) -> tuple[dict[str, Existing], dict[str, Existing]]:
         """What is there of all that the command names: in its plan by key, and elsewhere by number."""
-        known = await view.tx.existing(plan.id, _names(command)) if plan else {}
+        names = _names(command)
+        known = await view.tx.existing(plan.id, names) if plan and names else {}
         return known, await self._by_number(view, command, known)
 
     async def _with_keys(
@@ -127,7 +128,7 @@ class Enqueuer:
         }
         if not bare:
             return command
-        taken = set(await view.tx.existing(plan.id, set(bare.values()))) if plan is not None else set[str]()
+        taken = await view.tx.taken_keys(plan.id, set(bare.values())) if plan is not None else set[str]()
         taken |= {spec.key for spec in command.tasks if spec.key is not None}
         tasks, numbered = list(command.tasks), set[str]()
         for at, key in bare.items():
@@ -136,7 +137,7 @@ class Enqueuer:
                 names = _numbered(key)
                 if plan is not None and key not in numbered:
                     numbered.add(key)
-                    taken.update(await view.tx.existing(plan.id, names))
+                    taken.update(await view.tx.taken_keys(plan.id, names))
                 free = next((name for name in names if name not in taken), None)
                 chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
             taken.add(chosen)

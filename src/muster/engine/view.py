@@ -69,6 +69,8 @@ class View:
         self._failed: list[tuple[int, int | None]] = []
         """Parents that ended without being done, each with the one child that is to be told; None: all."""
         self._writes = Writes.nothing()
+        self._queue_changed = False
+        """Some task that waits, or has waited, is not written: who reads what is ready would not see it so."""
         self.outbox: Outbox | None = None
         """Where somebody is to be told what happens here."""
         self.ended: dict[int, list[bool]] = {}
@@ -159,6 +161,7 @@ class View:
     def add(self, decision: Decision) -> None:
         """A decision on a task that is new in this transaction."""
         self._tasks[decision.task.id] = decision.task
+        self._queue_changed = True
         self._note(decision)
 
     def run(self, task_id: int, command: Command) -> Task:
@@ -173,6 +176,8 @@ class View:
         if after is not task:
             self._tasks[task_id] = after
             self._changed.add(task_id)
+            if TaskStatus.PENDING in (task.status, after.status):
+                self._queue_changed = True
         if decision.attempt is not None:
             self._keep_attempt(attempt, decision.attempt, command)
         self._note(decision)
@@ -345,6 +350,11 @@ class View:
     def insert(self, new: NewTask, task: Task) -> None:
         self._writes.new_tasks.append((new, task))
 
+    async def flush_queue(self) -> None:
+        """Writes what a claim would miss otherwise; all else is written with what the claim changes."""
+        if self._queue_changed or self.outbox is not None:
+            await self.flush()
+
     async def flush(self) -> None:
         """Writes everything that changed; the view stays usable for more commands."""
         writes, tasks, attempts = self._writes, self._tasks, self._attempts
@@ -360,6 +370,7 @@ class View:
         if self.outbox is not None:
             await self.outbox.take(self.tx, writes.events, tasks, self.now)
         self._writes = Writes.nothing()
+        self._queue_changed = False
         self._changed.clear()
         self._opened.clear()
         self._changed_attempts.clear()

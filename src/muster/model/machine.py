@@ -79,6 +79,6 @@ def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
     if isinstance(command, c.PersonCommand):
         refuse_changed(task, command.if_seq)
     decision = _DECIDERS[type(command)](task, facts, command, now)
-    if not decision.task.all_below_done:
+    if not decision.task.is_group or not decision.task.all_below_done:
         return decision
     return replace(decision, follow_ups=(*decision.follow_ups, c.CloseGroup(task_id=task.id)))

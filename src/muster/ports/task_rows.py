@@ -56,6 +56,9 @@ class TaskTx(Protocol):
     async def existing(self, plan_id: int, keys: Collection[str]) -> dict[str, Existing]:
         """Those of the plan's tasks that have one of these keys, by key."""
 
+    async def taken_keys(self, plan_id: int, keys: Collection[str]) -> set[str]:
+        """Those of these keys that tasks of the plan have."""
+
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         """Those of the tasks that are there."""
 

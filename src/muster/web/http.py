@@ -243,12 +243,13 @@ def refuse_doubles(data: bytes | bytearray | None) -> None:
     What is no JSON is left to who decodes it.
     """
     with contextlib.suppress(ValueError, RecursionError):
-        json.loads(data or b"{}", object_pairs_hook=_refuse_double, parse_int=_unread, parse_float=_unread)
+        _doubles.decode(str(data or b"{}", "utf-8"))
 
 
 def _refuse_double(pairs: list[tuple[str, None]]) -> None:
-    if len(names := {name for name, _ in pairs}) < len(pairs):
-        twice = next(name for name in names if sum(name == one for one, _ in pairs) > 1)
+    if len(dict(pairs)) < len(pairs):
+        seen = set[str]()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
         raise BadInput(
             f"the request has {twice[:100]!r} more than once in one object; nothing was changed",
             "name it once",
@@ -257,6 +258,9 @@ def _refuse_double(pairs: list[tuple[str, None]]) -> None:
 
 def _unread(_: str) -> None:
     return None
+
+
+_doubles = json.JSONDecoder(object_pairs_hook=_refuse_double, parse_int=_unread, parse_float=_unread)
 
 
 DEPTH_MAX = 64

@@ -18,6 +18,38 @@ from muster.model.states import AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import CANCELLED, FIELDS_OF_STATE, REMOVED, Now, Task
 
 _OF_STATE = attrgetter(*FIELDS_OF_STATE)
+_ADDED = Task(
+    id=0,
+    workspace_id=0,
+    plan_id=None,
+    lane_id=0,
+    status=TaskStatus.PENDING,
+    generation=1,
+    epoch=0,
+    event_seq=1,
+    unmet=0,
+    next_attempt_at_ms=None,
+    timeout_factor=1,
+    retries=0,
+    losses=0,
+    percent=0,
+    step="",
+    error_kind=None,
+    error="",
+    note="",
+    paused_reason=None,
+    question="",
+    pinned_agent=None,
+    pinned_until_ms=None,
+    expires_at_ms=None,
+    overdue_at_ms=None,
+    fresh_after_epoch=0,
+    updated_at_ms=0,
+    started_at_ms=None,
+    ended_at_ms=None,
+    **dict(zip(FIELDS_OF_STATE, _OF_STATE(c.Spec(title="-")), strict=True)),
+)
+"""What all new tasks have alike: naming it for each costs a microsecond more."""
 
 
 def enqueued(
@@ -33,37 +65,21 @@ def enqueued(
 ) -> Decision:
     """A task's first event.  A box that is ticked already gives a task that a person has completed."""
     done = spec.done
-    task = Task(
+    task = replace(
+        _ADDED,
         id=task_id,
         workspace_id=workspace_id,
         plan_id=plan_id,
         lane_id=lane_id,
-        status=TaskStatus.COMPLETED if done else TaskStatus.PENDING,
-        generation=1,
-        epoch=0,
-        event_seq=1,
         unmet=unmet,
-        next_attempt_at_ms=None if done else spec.begins_at_ms(now.wall_ms),
-        timeout_factor=1,
-        retries=0,
-        losses=0,
-        percent=100 if done else 0,
-        step="",
-        error_kind=None,
-        error="",
-        note="",
-        paused_reason=None,
-        question="",
-        pinned_agent=None,
-        pinned_until_ms=None,
         expires_at_ms=spec.ends_at_ms(now.wall_ms),
-        overdue_at_ms=None,
-        fresh_after_epoch=0,
         updated_at_ms=now.wall_ms,
-        started_at_ms=None,
-        ended_at_ms=now.wall_ms if done else None,
         **dict(zip(FIELDS_OF_STATE, _OF_STATE(spec), strict=True)),
     )
+    if done:
+        task = replace(task, status=TaskStatus.COMPLETED, percent=100, ended_at_ms=now.wall_ms)
+    elif (begins_at_ms := spec.begins_at_ms(now.wall_ms)) is not None:
+        task = replace(task, next_attempt_at_ms=begins_at_ms)
     message = "added, already ticked in the plan" if done else "added"
     level, now_ms = Level.INFO, now.wall_ms
     event = Event(

@@ -203,6 +203,9 @@ class PostgresTx(StoredTx):
         rows = await self._all("existing", plan_id, asked) if asked else ()
         return {row[0]: _existing(row[1:]) for row in rows}
 
+    async def taken_keys(self, plan_id: int, keys: Collection[str]) -> set[str]:
+        return set(await self.existing(plan_id, keys))  # most of them are known to be absent
+
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         return [_existing(row) for row in await self._all("existing_ids", list(ids))] if ids else []
 

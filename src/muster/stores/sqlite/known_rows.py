@@ -124,6 +124,14 @@ class KnownRows:
         found: Plan | None = self._recall(plan_of, "plan", plan_id)
         return found
 
+    def plan_id(self, workspace_id: int, name: str) -> int | None:
+        """A plan keeps its name."""
+        try:  # each task that is added asks for it
+            found: int | None = self._kept["plan_id", workspace_id, name]
+        except KeyError:
+            found = self._recall(itemgetter(0), "plan_id", workspace_id, name)
+        return found
+
     def worker(self, worker_id: str) -> WorkerRow | None:
         found: WorkerRow | None = self._recall(worker_of, "worker", worker_id)
         return found

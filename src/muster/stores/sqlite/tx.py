@@ -23,6 +23,9 @@ from muster.stores.rows import (
 from muster.stores.sqlite.known_rows import OF_ONE, SQL, KnownRows
 from muster.stores.stored_tx import StoredTx, edited_row
 
+FEW_LANES = 4
+"""To look at each of so many costs less than to look for those that hold something."""
+
 
 class SqliteTx(StoredTx):
     """As ports.store.Tx."""
@@ -69,10 +72,12 @@ class SqliteTx(StoredTx):
         return await self._one(plan_of, "plan_by_source", source)
 
     async def plan_by_name(self, name: str) -> Plan | None:
-        return await self._one(plan_of, "plan_by_name", name)
+        plan_id = self._known.plan_id(self.workspace_id, name)
+        return self._known.plan(plan_id) if plan_id is not None else None
 
     async def add_plan(self, plan: Plan) -> None:
         self._known.keep(plan, "plan", plan.id)
+        self._known.keep(plan.id, "plan_id", plan.workspace_id, plan.name)
         await self._all("insert_plan", *astuple(plan))
 
     async def update_plan(self, plan: Plan) -> None:
@@ -110,7 +115,12 @@ class SqliteTx(StoredTx):
 
     async def open_lanes(self) -> list[Lane]:
         lanes = self._known.lanes
-        return [lanes[row[0]] for row in await self._all("open_lanes")]
+        if len(lanes) > FEW_LANES:
+            return [lanes[row[0]] for row in await self._all("open_lanes")]
+        own = [(self.workspace_id, one.id) for one in lanes.values() if one.workspace_id == self.workspace_id]
+        found = [lanes[row[0]] for row in self._each("ready_lane", own)]
+        plans = {lane.plan_id: await self.plan(lane.plan_id) for lane in found}
+        return [lane for lane in found if (plan := plans[lane.plan_id]) is None or plan.paused_reason is None]
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
         read = [task_of(row) for row in await self._all("ready", lane_id, limit)]
@@ -192,6 +202,9 @@ class SqliteTx(StoredTx):
             key: Existing(task_id, bool(done), bool(failed), title, description, agent)
             for key, task_id, done, failed, title, description, agent in rows
         }
+
+    async def taken_keys(self, plan_id: int, keys: Collection[str]) -> set[str]:
+        return {row[0] for row in self._each("taken_keys", [(plan_id, key) for key in keys])}
 
     async def existing_ids(self, ids: Collection[int]) -> list[Existing]:
         rows = self._each("existing_ids", self._own((i,) for i in ids))

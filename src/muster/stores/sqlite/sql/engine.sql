@@ -1,5 +1,8 @@
 -- Statements of transactions that are SQLite's alone.
 
+-- name: ready_lane
+SELECT lane_id FROM tasks WHERE workspace_id = ?1 AND lane_id = ?2 AND ready = 1 LIMIT 1
+
 -- name: ready
 SELECT $task_columns FROM tasks
  WHERE @mine AND lane_id = ?1 AND ready = 1
@@ -33,14 +36,14 @@ UPDATE dependencies SET met = 1 WHERE parent_id = ?1 AND met = 0 RETURNING child
 -- name: plan_by_source
 SELECT $plan_columns FROM plans WHERE @mine AND source = ?1
 
--- name: plan_by_name
-SELECT $plan_columns FROM plans WHERE @mine AND name = ?1
-
 -- name: update_plan
 UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5, task_order = ?6 WHERE id = ?1
 
 -- name: existing
 SELECT key, id, done, dead, title, description, agent FROM tasks WHERE plan_id = ?1 AND key = ?2
+
+-- name: taken_keys
+SELECT key FROM tasks WHERE plan_id = ?1 AND key = ?2
 
 -- name: existing_ids
 SELECT id, done, dead, title, description, agent FROM tasks WHERE id = ?1 AND @mine

@@ -6,6 +6,9 @@ SELECT $task_columns FROM tasks WHERE id = ?1
 -- name: plan
 SELECT $plan_columns FROM plans WHERE id = ?1
 
+-- name: plan_id
+SELECT id FROM plans WHERE workspace_id = ?1 AND name = ?2
+
 -- name: insert_lane
 INSERT INTO lanes ($lane_columns) VALUES ($lane_slots)
 
