@@ -39,7 +39,7 @@ def paths(far: FarOwner) -> list[str]:
     told = [f"/tasks/{tasks[key].id}" for key in ("api", "tests", "docs")]
     told += [f"/tasks/{tasks['tests'].id}/transcript", f"/tasks/{tasks['docs'].id}/cancel"]
     told += ["/crew", "/audit", "/audit/verify", "/settings", "/settings/token-add"]
-    told += ["/tasks?view=board", "/bulk/cancel?plan=billing"]
+    told += ["/tasks?view=board", "/bulk/cancel?plan=billing", f"/tasks/{tasks['other'].id}/edit"]
     return ["/", "/tasks", "/inbox", "/plans", "/plans/billing", "/plans/billing/cancel", "/nowhere", *told]
 
 

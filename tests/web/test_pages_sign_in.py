@@ -187,6 +187,8 @@ ROUTES: dict[str, tuple[str, Right | None]] = {
     "POST /pools/{pool}/open": ("/pools/none/open", Right.CREW),
     "POST /sign-out": ("", Right.READ),
     "GET /static/{version}/{name}": ("/static/0/none.css", None),
+    "GET /tasks/{task_id:id}/edit": ("/tasks/7/edit", Right.WORK),
+    "POST /tasks/{task_id:id}/edit": ("/tasks/7/edit", Right.WORK),
     "POST /tasks/{task_id:id}/move": ("/tasks/7/move", Right.READ),
     "POST /theme": ("", Right.READ),
     "GET /tasks": ("/tasks", Right.READ),

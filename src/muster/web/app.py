@@ -32,6 +32,7 @@ RESOURCES = (
         for name in (
             "board",
             "bulk",
+            "edits",
             "live",
             "overview",
             "places",

@@ -30,22 +30,24 @@ def local_actor() -> str:
         return f"user:{os.getuid()}"
 
 
-async def ask_api(request: Request, path: str, body: Json, *, if_match: str = "") -> Reply:
-    """The API's answer to a POST by the same caller."""
+async def ask_api(
+    request: Request, path: str, body: Json, *, if_match: str = "", method: str = "POST"
+) -> Reply:
+    """The API's answer to the same caller."""
     headers = [one for one in request.headers if one[0].lower() in _KEPT]
     if if_match.isdigit():
         headers.append((b"if-match", f'"{if_match}"'.encode()))
     data = msgspec.json.encode({"actor": local_actor(), **body})
-    asked = Request("POST", path, headers, data, request.peer, address=request.address)
+    asked = Request(method, path, headers, data, request.peer, address=request.address)
     asked.identity, asked.again = request.identity, request.again
     assert request.app is not None
     return await request.app(asked)
 
 
-def refuse_action(request: Request, path: str) -> None:
-    """Raises Forbidden where who asks may not post there: nobody is shown a button that does nothing."""
+def refuse_action(request: Request, path: str, method: str = "POST") -> None:
+    """Raises Forbidden where who asks may not ask that: nobody is shown a button that does nothing."""
     if request.identity is not None:
-        refuse(request.identity, "POST", path.split("/"))
+        refuse(request.identity, method, path.split("/"))
 
 
 def refused_form(request: Request, reply: Reply, action: Action, fields: Json) -> Reply:

@@ -94,6 +94,7 @@ def address_of(query: TablePageQuery) -> str:
 @routes.get("/tasks/{task_id:id}")
 async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuery) -> Reply:
     """All of one task, and what may be done with it now."""
+    from muster.web.pages.edits import EDIT
     from muster.web.pages.render import json_of, page
     from muster.web.pages.timeline import WIDTH, bars
     from muster.web.pages.transcript import transcript_of
@@ -114,7 +115,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
-        task_actions=TASK_ACTIONS,
+        task_actions=TASK_ACTIONS | {"edit": EDIT},
         work=web.owner.works is not None and attempt is not None,
     )
 
