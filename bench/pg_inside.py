@@ -10,6 +10,7 @@ from typing import Any
 from inside import AGENT, complete, enqueue, registration, specs, start
 from msgspec.structs import replace
 
+from muster.app.owner import settle_garbage
 from muster.engine.async_batch import CONNECTIONS, AsyncBatcher
 from muster.engine.commands import Engine
 from muster.engine.policy import Policy
@@ -80,6 +81,7 @@ async def pg_inside(
 ) -> AsyncIterator[PgInside]:
     store = await PostgresStore.open(url)
     inside = PgInside(store, policy or Policy(), connections)
+    settle_garbage()
     try:
         yield inside
     finally:

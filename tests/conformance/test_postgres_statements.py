@@ -37,6 +37,7 @@ def test_every_statement_is_understood(postgres_store: str) -> None:
 
 ITS_OWN = {
     "tasks": {"version"},
+    "attempts": {"version"},
     "plans": {"version"},
     "logs": {"place"},
 }

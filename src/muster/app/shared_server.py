@@ -14,6 +14,7 @@ from muster.app.owner import (
     allow_files,
     bound_to,
     serve_all,
+    settle_garbage,
     traced_moves,
     until_closed,
 )
@@ -68,6 +69,7 @@ async def _serve(
             first_token(await _make_token(web, who))
         path, app = Path(project.socket), build(web)
         app.prepare()
+        settle_garbage()
         with bound_to(path) as listening:
             await until_closed(
                 web,

@@ -30,5 +30,6 @@ def ahead_of(asked: Sequence[Asked], store_wide: Collection[type[c.Command]]) ->
         locks=locks_of(commands),
         plans=frozenset(one.plan for one in adding),
         keys=frozenset[str]().union(*map(sought_keys, short)),
-        adds=sum(len(one.tasks) for one in adding),
+        adds=(adds := sum(len(one.tasks) for one in adding)),
+        only_adds=len(adding) == len(commands) and 0 < adds <= SHORT_TASKS,
     )

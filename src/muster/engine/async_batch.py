@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 
 from muster.engine.batch import BATCH_COMMANDS_MAX, SLOW_MS, shutting_down
 from muster.engine.commands import Applied, Engine
@@ -28,7 +29,9 @@ TRIES_MAX = 8
 """Of a batch that others are in the way of."""
 FIRST_WAIT_S, WAIT_S_MAX = 0.005, 0.2
 
-_Call = tuple[Asked, "asyncio.Future[Answer]"]
+_Outcome = Answer | BaseException
+_Call = tuple[Sequence[Asked], "asyncio.Future[list[_Outcome]]"]
+"""What was given together, and where its outcomes go."""
 
 
 class AsyncBatcher:
@@ -51,8 +54,7 @@ class AsyncBatcher:
         self._slow_ms = slow_ms
         self._connections = connections
         self._sleep = sleep
-        self._waiting: deque[list[_Call]] = deque()
-        """Each of them was given together."""
+        self._waiting: deque[_Call] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._committing = 0
         self._began_ms: dict[int, int] = {}
@@ -76,31 +78,32 @@ class AsyncBatcher:
         return await self.carry_out_all([Asked(command, None) for command in commands])
 
     async def carry_out(self, asked: Asked) -> Answer:
-        (reply,) = self._put([asked])
-        return await reply
+        (outcome,) = await self._put([asked])
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
     async def carry_out_all(self, asked: Sequence[Asked]) -> list[Answer | MusterError]:
         """As in ports.engine.  Raises what is no refusal: a bug."""
         found: list[Answer | MusterError] = []
         for at in range(0, len(asked), BATCH_COMMANDS_MAX):
-            replies = self._put(asked[at : at + BATCH_COMMANDS_MAX])
-            for outcome in await asyncio.gather(*replies, return_exceptions=True):
+            for outcome in await self._put(asked[at : at + BATCH_COMMANDS_MAX]):
                 if isinstance(outcome, BaseException) and not isinstance(outcome, MusterError):
                     raise outcome
                 found.append(outcome)
         return found
 
-    def _put(self, asked: Sequence[Asked]) -> list[asyncio.Future[Answer]]:
+    def _put(self, asked: Sequence[Asked]) -> asyncio.Future[list[_Outcome]]:
         if self._closed:
             raise shutting_down()
         loop = asyncio.get_running_loop()
-        replies: list[asyncio.Future[Answer]] = [loop.create_future() for _ in asked]
-        self._waiting.append(list(zip(asked, replies, strict=True)))
+        reply: asyncio.Future[list[_Outcome]] = loop.create_future()
+        self._waiting.append((asked, reply))
         if len(self._running) < self._connections:
             task = loop.create_task(self._run())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        return replies
+        return reply
 
     async def aclose(self) -> None:
         """Answers what was put in, then refuses all that comes."""
@@ -118,30 +121,34 @@ class AsyncBatcher:
 
     def _next(self) -> list[_Call]:
         """As many as one transaction takes; connections that are free get what is more than enough for one."""
-        taken: list[_Call] = []
+        taken, count = list[_Call](), 0
         alone = self._committing == self._connections - 1
         most = BATCH_COMMANDS_MAX if alone else ENOUGH_COMMANDS
-        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= most):
-            taken += self._waiting.popleft()
+        while self._waiting and (not taken or count + len(self._waiting[0][0]) <= most):
+            taken.append(self._waiting.popleft())
+            count += len(taken[-1][0])
         return taken
 
     async def _commit(self, calls: list[_Call]) -> None:
+        outcomes = iter(await self._outcomes([one for asked, _ in calls for one in asked]))
+        for asked, reply in calls:
+            own = list(islice(outcomes, len(asked)))
+            if not reply.done():  # else whoever waited has gone
+                reply.set_result(own)
+
+    async def _outcomes(self, asked: Sequence[Asked]) -> Sequence[_Outcome]:
         try:
-            applied = await self._apply([asked for asked, _ in calls])
+            applied = await self._apply(asked)
         except MusterError as error:
-            for _, reply in calls:
-                _set(reply, error)
+            return [error] * len(asked)
         except Exception as error:
-            if len(calls) == 1:
-                log.exception("%s failed", type(calls[0][0].command).__name__)
-                _set(calls[0][1], error)
-                return
-            for call in calls:  # one poisoned command must not fail its neighbours
-                await self._commit([call])
-        else:
-            self._publish(applied.topics)
-            for (_, reply), outcome in zip(calls, applied.outcomes, strict=True):
-                _set(reply, outcome)
+            if len(asked) == 1:
+                log.exception("%s failed", type(asked[0].command).__name__)
+                return [error]
+            # One poisoned command must not fail its neighbours.
+            return [outcome for one in asked for outcome in await self._outcomes([one])]
+        self._publish(applied.topics)
+        return applied.outcomes
 
     async def _apply(self, asked: Sequence[Asked]) -> Applied:
         """The whole batch again where others were in its way: what it was decided on is not so any more."""
@@ -183,12 +190,3 @@ class AsyncWorkspaceEngine:
 
     async def execute_all(self, commands: Sequence[Command]) -> list[Answer | MusterError]:
         return await self._batcher.carry_out_all([Asked(one, self._workspace_id) for one in commands])
-
-
-def _set(reply: asyncio.Future[Answer], outcome: Answer | BaseException) -> None:
-    if reply.done():  # whoever waited has gone
-        return
-    if isinstance(outcome, BaseException):
-        reply.set_exception(outcome)
-    else:
-        reply.set_result(outcome)

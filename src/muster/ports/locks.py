@@ -11,8 +11,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 GRANTS = "grants"
-"""The store's own, as `TERM` is.  Every transaction shares it from its beginning: none of them grants an epoch
-while the base of epochs is raised."""
+"""The store's own, as `TERM` is.  Every transaction that may grant an epoch shares it from its beginning: none of
+them does while the base of epochs is raised."""
 TERM = "term"
 """The coordinator's, shared by those who write under it.  All others are a workspace's."""
 VAULT = "vault"
@@ -72,6 +72,8 @@ class Ahead(Struct, frozen=True):
     """Of tasks that it looks for in these plans."""
     adds: int = 0
     """So many tasks it adds, if all that is asked is granted."""
+    only_adds: bool = False
+    """It does nothing else, and adds few."""
 
 
 def locks(*names: str) -> Locks:

@@ -49,6 +49,11 @@ class NewRows:
         if self._rows[NEW_TASKS]:
             await self._send()
 
+    def taken(self) -> list[Write]:
+        """What nothing of has been sent yet, for somebody else to write it."""
+        assert self._sending is None
+        return self._writes()
+
     async def give_up(self) -> None:
         """The connection is free when this returns; what was not written is forgotten."""
         if (sending := self._sending) is not None:
@@ -64,10 +69,13 @@ class NewRows:
             self._sending = None
 
     async def _send(self) -> None:
+        await self._write(self._writes())
+
+    def _writes(self) -> list[Write]:
         writes = [made.of(rows) for made, rows in self._rows.items() if rows]
         for rows in self._rows.values():
             rows.clear()
-        await self._write(writes)
+        return writes
 
 
 __all__ = ["NEW_DEPENDENCIES", "NEW_EVENTS", "NEW_TASKS", "OWN", "NewRows"]

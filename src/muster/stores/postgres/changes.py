@@ -37,12 +37,11 @@ def _present(hint: Any) -> Any:
 class HeldTable(Generic[R]):
     """What is known of a table's columns; the first `keys` of them are its key."""
 
-    def __init__(self, table: str, struct: type[R], keys: int, *, versioned: bool) -> None:
+    def __init__(self, table: str, struct: type[R], keys: int) -> None:
         self._table = table
         self._types = column_types(struct)
         self._fields = struct.__struct_fields__
         self.keys = keys
-        self.versioned = versioned
         self.key: Callable[[Row], Any] = itemgetter(*range(keys))
         self._statements: dict[tuple[tuple[int, ...], bytes], str] = {}
 
@@ -60,14 +59,12 @@ class HeldTable(Generic[R]):
 
     def kinds(self, changed: tuple[int, ...], differ: bytes) -> list[str]:
         """The types of what is given as arrays: keys, version, those of the changed columns that differ."""
-        kinds = [self._types[name] for name in self._fields[: self.keys]]
-        kinds += ["bigint"] if self.versioned else []
+        kinds = [*(self._types[name] for name in self._fields[: self.keys]), "bigint"]
         return kinds + [self._types[self._fields[place]] for place in compress(changed, differ)]
 
     def _made(self, changed: tuple[int, ...], differ: bytes) -> str:
         keys, kinds = self._fields[: self.keys], self.kinds(changed, differ)
-        names = [*keys, "held_version"] if self.versioned else [*keys]
-        sets = ["version = t.version + 1"] if self.versioned else []
+        names, sets = [*keys, "held_version"], ["version = t.version + 1"]
         following = count(len(kinds) + 2 * (TEXT in kinds) + 1)
         for place, apart in zip(changed, differ, strict=True):
             name = self._fields[place]
@@ -78,7 +75,7 @@ class HeldTable(Generic[R]):
             )
         arrays = sources(kinds, range(1, len(kinds) + 1), len(kinds) + 1)
         where = [f"t.{name} = u.{name}" for name in keys]
-        where += ["(u.held_version IS NULL OR t.version = u.held_version)"] if self.versioned else []
+        where.append("(u.held_version IS NULL OR t.version = u.held_version)")
         # All of them, though a limit that is not known before lets the planner expect one row: it seeks each by
         # its key then, also in a table that was small when it was planned.
         rows = (
@@ -140,8 +137,7 @@ class HeldRows(Generic[R]):
         table, versions, number = self._table, self._versions, len(rows)
         columns = list(zip(*(row for *_, row in rows), strict=True))
         arrays: list[Any] = columns[: table.keys]
-        if table.versioned:
-            arrays.append([versions.get(key) for key, *_ in rows])
+        arrays.append([versions.get(key) for key, *_ in rows])
         differ = bytes(columns[place].count(columns[place][0]) != number for place in places)
         arrays += [columns[place] for place in compress(places, differ)]
         bound, marks = packed(table.kinds(places, differ), arrays)

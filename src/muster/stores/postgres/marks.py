@@ -192,10 +192,14 @@ class Marks:
         await connection.execute(_SQL["mark"], self.server, 0, commits, 0, standing.life)
         self.noted(0, commits, 0, standing.wall_ms)
 
+    def said(self, slot: int, commits: int, epoch: int) -> tuple[str, int, int, int, int]:
+        """What `mark_commit` is told."""
+        return self.server, slot, commits, epoch, self.life
+
     def last_words(self, slot: int, commits: int, epoch: int) -> str:
         """That end a transaction: the mark, and the commit."""
-        said = f"'{self.server}', {slot:d}, {commits:d}, {epoch:d}, {self.life:d}"
-        return f"SELECT mark_commit({said}); COMMIT"
+        server, *numbers = self.said(slot, commits, epoch)
+        return f"SELECT mark_commit('{server}', {', '.join(f'{number:d}' for number in numbers)}); COMMIT"
 
     async def _read(self, connection: asyncpg.Connection) -> DatabaseState:
         names = list({server for server, _ in self._known})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
@@ -13,24 +14,29 @@ from muster.model.errors import Contended
 from muster.model.numbers import first_id
 from muster.model.rows import LaneKey, Plan
 from muster.model.task import Attempt, Task
+from muster.model.views import JobText
 from muster.ports.locks import GRANTS, STORE_WIDE, Ahead, Locks
 from muster.stores.postgres.adding import NewRows
 from muster.stores.postgres.ahead import AnswersAhead, Question
 from muster.stores.postgres.changes import HeldRows, HeldTable, Row
-from muster.stores.postgres.known import StoreKnown
+from muster.stores.postgres.known import IDS_KEPT_MS, IDS_TAKEN, StoreKnown
 from muster.stores.postgres.statements import for_one, load
 from muster.stores.postgres.together import Together, Write
 from muster.stores.rows import task_of
 
 SQL = for_one(load("engine.sql", "store.sql", "clock.sql"))
-TASKS = HeldTable("tasks", Task, 1, versioned=True)
-ATTEMPTS = HeldTable("attempts", Attempt, 2, versioned=False)
+TASKS = HeldTable("tasks", Task, 1)
+ATTEMPTS = HeldTable("attempts", Attempt, 2)
 """Whoever holds the task holds its attempts."""
 _TOGETHER = Together()
 _PLAN_NAME = Plan.__struct_fields__.index("name")
+_TASK_COLUMNS = len(Task.__struct_fields__) + 1
+"""With its version."""
+_NOT_BEGUN = (None, None, None, None)
+"""What a JobText has of earlier attempts, where there was none."""
 _EDGES = frozenset({"insert_dependency", "drop_dependencies"})
 """Statements after which other tasks may wait."""
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_LAST_WORDS = "take_known_room($1, $2, $3), mark_commit($4, $5, $6, $7, $8)"
 _SIGN = 1 << 31
 STORES_OWN = 0
 """Stands for the workspace of what is the store's own."""
@@ -68,14 +74,23 @@ class Session:
         self._children_of: dict[int, set[int]] = {}
         """What waits for tasks that are held."""
         self.answers = AnswersAhead(SQL.by_name.__getitem__)
+        self.texts: dict[int, JobText] = {}
+        """Of tasks that came with them, by number."""
         self.absent: set[tuple[int, str]] = set()
         """Keys that these plans did not have when they were looked up; whoever adds one of them too is told."""
         self._adds = 0
-        """So many tasks this transaction is known to add."""
+        """So many tasks this transaction is known to add ..."""
+        self._few = False
+        """... and does nothing else."""
         self._room: dict[tuple[int, int], int] = {}
         """What is left of the room that was taken, by workspace and how many may wait at most."""
+        self._told_room: dict[tuple[int, int], int] = {}
+        """What is to be taken of it with what is written: see `alone`."""
         self._ids = range(0)
-        """Numbers that were taken with it."""
+        """Numbers that were taken with it, or kept from another transaction."""
+        self.alone = False
+        """Nothing was begun: what this adds is written and committed by one statement, unless anything is asked
+        besides."""
         self._adding = NewRows(self._write)
         self.wrote = False
         """Something that is to outlive the transaction."""
@@ -84,16 +99,33 @@ class Session:
 
     async def begin(self, server: str, slot: int, ahead: Ahead | None) -> StoreAtBegin:
         """With what `ahead` names, which is asked of the database by two statements; GRANTS is held first."""
-        words = [_BEGIN, "SELECT pg_advisory_xact_lock_shared({}, {})".format(*lock_key(STORES_OWN, GRANTS))]
         begun = ("begun", (server, slot))
         if ahead is None:
-            await self.connection.execute("; ".join(words))
+            await self.connection.execute(_BEGIN)
             row = await self.first(begun[0], *begun[1])
         else:
-            await self.connection.execute("; ".join([*words, *self._holding(ahead)]))
+            self._adds, self._few = ahead.adds, ahead.only_adds
+            kept = self._known.kept_ids(ahead.adds, _now_s()) if ahead.only_adds and not ahead.locks else None
+            if kept is not None:
+                self.alone, self._ids = True, kept
+            else:
+                await self.connection.execute("; ".join([_BEGIN, *self._holding(ahead)]))
             (row,) = await self._look_ahead(begun, ahead)
         self.at_ms = row[0]
         return StoreAtBegin(*row[1:])
+
+    async def _begin_after_all(self) -> None:
+        self.alone = False
+        await self.connection.execute(_BEGIN)
+        for (workspace_id, most), count in self._told_room.items():
+            await self.connection.execute(SQL.by_name["take_known_room"], workspace_id, count, most)
+
+    def whole(self, said: Sequence[Any]) -> tuple[str, list[Any]]:
+        """All that this does, as one statement with its bindings; `said`: those of `mark_commit`."""
+        writes = self._adding.taken()
+        (((workspace_id, most), count),) = self._told_room.items()
+        bound = [*chain.from_iterable(write.bound for write in writes), workspace_id, count, most, *said]
+        return _TOGETHER.ending(writes, _LAST_WORDS), bound
 
     def _holding(self, ahead: Ahead) -> Iterator[str]:
         """Statements without bindings: there are none but numbers."""
@@ -111,7 +143,6 @@ class Session:
         own, wanted = ahead.workspace_id, ahead.locks
         questions = [begun, *((name, (own,)) for name in ("webhooks", "agents"))]
         if ahead.plans:
-            self._adds = ahead.adds
             questions += [("plans_named", (list(ahead.plans), own))]
             questions += [("keys_of_plans", (list(ahead.plans), list(ahead.keys), own))]
         if wanted.tasks:
@@ -145,22 +176,25 @@ class Session:
                 self.absent.difference_update(map(tuple, rows))
             case "held_versions":
                 self._locked.update(row[0] for row in rows)
-                for task_id, version in rows:
+                for task_id, version, attempts_version in rows:
                     if (task := self._known.task(task_id, version)) is not None:
                         self.tasks.keep(task, version)
+                        attempt = self._known.attempt(task_id, task.epoch, attempts_version)
+                        if attempt is not None:
+                            self.attempts.keep(attempt, attempts_version)
             case "held_children":
                 self._note_children(ahead.locks.ending, rows)
             case _:
                 self.answers.keep(question, rows)
 
     async def _read(self, questions: Sequence[Question]) -> list[list[Any]]:
-        await self.settle()
         sql = self.answers.statement(questions)
         bindings = chain.from_iterable(bound for _, bound in questions)
         return list(await self.connection.fetchrow(sql, *bindings))
 
     async def read_ahead(self, questions: Sequence[Question]) -> None:
         """By one statement, what will be asked one by one."""
+        await self.settle()
         for question, rows in zip(questions, await self._read(questions), strict=True):
             self.answers.keep(question, rows)
 
@@ -201,7 +235,14 @@ class Session:
         self.absent.discard((task.plan_id or 0, key or ""))
 
     async def settle(self) -> None:
+        if self.alone:
+            await self._begin_after_all()
         await self._adding.settle()
+
+    async def finish(self) -> None:
+        """All is written when this returns, but for the commit; where `alone`, all of it is left to that."""
+        if not self.alone or (self.wrote and not self._told_room):
+            await self.settle()
 
     async def give_up(self) -> None:
         await self._adding.give_up()
@@ -232,6 +273,7 @@ class Session:
             self.wrote = True
             if name != "take_room":
                 self.answers.forget()
+            self.texts.clear()
             if name in _EDGES:
                 self._children_of.clear()
         return SQL.by_name[name]
@@ -239,12 +281,19 @@ class Session:
     async def take_room(self, workspace_id: int, count: int, most: int) -> bool:
         """For what this transaction is known to add, where there is as much, and with its numbers."""
         room = (workspace_id, most)
+        if self.alone:
+            self._told_room[room] = self._told_room.get(room, 0) + count
+            return True
         if self._room.get(room, -1) < count:
             for wanted in dict.fromkeys((max(count, self._adds), count)):
-                row = await self.first("take_room", workspace_id, wanted, most, first_id(self.at_ms))
+                more = IDS_TAKEN if self._few else 0
+                bound = (workspace_id, wanted, most, first_id(self.at_ms), wanted + more)
+                row = await self.first("take_room", *bound)
                 if row is not None:
                     self._room[room] = wanted
-                    self._ids = range(row[0], row[0] + wanted)
+                    ids = range(row[0], row[0] + wanted + more)
+                    self._ids = ids[:wanted]
+                    self._known.keep_ids(ids[wanted:], _now_s())
                     break
             else:
                 return False
@@ -254,7 +303,7 @@ class Session:
     async def take_ids(self, count: int, wall_ms: int) -> list[int]:
         if not count:
             return []
-        if count <= len(self._ids) and self._ids[0] >= first_id(wall_ms):
+        if count <= len(self._ids) and self._ids[0] >= first_id(wall_ms - IDS_KEPT_MS):
             taken, self._ids = self._ids[:count], self._ids[count:]
             return list(taken)
         self._ids = range(0)
@@ -329,6 +378,15 @@ class Session:
         self.held_since(held_at_ms)
         return self.tasks.keep(task_of(columns), version)
 
+    def keep_ready(self, row: Any) -> Task:
+        *columns, held_at_ms = row
+        texts = columns[_TASK_COLUMNS:]
+        task = self.keep((*columns[:_TASK_COLUMNS], held_at_ms))
+        if texts[0] is not None:
+            text: Row = (task.id, *texts, *_NOT_BEGUN)
+            self.texts[task.id] = JobText(*text)
+        return task
+
     async def _children(self, wanted: Locks) -> set[int]:
         if not wanted.ending:
             return set()
@@ -354,3 +412,12 @@ def _whose(workspace_id: int, name: str) -> int:
 def lock_key(workspace_id: int, name: str) -> tuple[int, int]:
     """Two names of one number only wait for each other."""
     return zlib.crc32(name.encode()) - _SIGN, workspace_id % _SIGN
+
+
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock_shared({}, {})".format(
+    *lock_key(STORES_OWN, GRANTS)
+)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

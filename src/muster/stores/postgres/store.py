@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -178,7 +178,7 @@ class PostgresStore:
         marks = self._marks
         known = self._known
         session = Session(connection, known)
-        begun = await session.begin(marks.server, slot, ahead)
+        begun = await session.begin(marks.server, slot, None if self._restoring else ahead)
         if not self._restoring:
             if begun.halted is not None:
                 raise self._halted(begun.halted)
@@ -186,17 +186,21 @@ class PostgresStore:
                 raise _Behind("the database is not the one that it was; nothing was written")
         try:
             result = await work(PostgresTransaction(session, known))
-            await session.settle()
+            await session.finish()
         except BaseException:
             await session.give_up()
             raise
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
-            await ending.commit(connection, marks.last_words(slot, number, session.granted))
+            try:
+                await _commit(ending, session, marks, slot, number)
+            except BaseException:
+                known.forget_ids()  # whoever tries again asks for all of it
+                raise
             marks.noted(slot, number, session.granted, session.at_ms)
-        else:
+        elif not session.alone:
             await ending.commit(connection, "COMMIT")
-        known.remember(session.tasks, session.added)
+        known.remember(session.tasks, session.attempts, session.added)
         return result
 
     async def _greet(self, connection: asyncpg.Connection) -> None:
@@ -320,6 +324,13 @@ def _told(halted: str | None) -> str:
     return halted
 
 
+async def _commit(ending: Ending, session: Session, marks: Marks, slot: int, number: int) -> None:
+    if session.alone:
+        await ending.commit_whole(session.connection, *session.whole(marks.said(slot, number, 0)))
+    else:
+        await ending.commit(session.connection, marks.last_words(slot, number, session.granted))
+
+
 _STORE = for_all(load("engine.sql"))
 CHECKS = for_all(load("check.sql")).by_name
 
@@ -339,19 +350,27 @@ class Ending:
     async def commit(self, connection: asyncpg.Connection, words: str) -> None:
         """Raises CommitUnknown where a person has ended the wait for a synchronous standby: PostgreSQL says that
         only by a warning."""
+        ended = await self._heard(connection, connection.execute(words))
+        assert ended == "COMMIT", "a failed statement was passed over"
+
+    async def commit_whole(self, connection: asyncpg.Connection, sql: str, bound: Sequence[Any]) -> None:
+        """A statement that is a transaction by itself.  Raises as `commit`."""
+        await self._heard(connection, connection.fetchrow(sql, *bound))
+
+    async def _heard(self, connection: asyncpg.Connection, words: Awaitable[T]) -> T:
         self.begun = True
         connection.add_log_listener(self._hear)
         try:
-            ended = await connection.execute(words)
+            ended = await words
         finally:
             with contextlib.suppress(asyncpg.InterfaceError):  # it broke
                 connection.remove_log_listener(self._hear)
-        assert ended == "COMMIT", "a failed statement was passed over"
         if self._warned:
             raise CommitUnknown(
                 f"what was written may be on one server only ({self._warned})",
                 "ask again: what was written is not written twice",
             )
+        return ended
 
     def _hear(self, _: object, message: asyncpg.PostgresLogMessage) -> None:
         self._warned = str(message)

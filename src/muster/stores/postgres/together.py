@@ -39,8 +39,18 @@ class Together:
             made = self._made[key] = _made(writes)
         return made
 
+    def ending(self, writes: Sequence[Write], words: str) -> str:
+        """All of it and these words, which are asked once it is written and whose bindings come last."""
+        key = (*(write.sql for write in writes), words)
+        made = self._made.get(key)
+        if made is None:
+            if len(self._made) >= _KNOWN_MAX:
+                self._made.clear()
+            made = self._made[key] = _made(writes, words)
+        return made
 
-def _made(writes: Sequence[Write]) -> str:
+
+def _made(writes: Sequence[Write], words: str = "") -> str:
     parts, counts, bound = list[str](), list[str](), 0
     for number, write in enumerate(writes):
         told = "" if write.held is None else " RETURNING 1"
@@ -48,6 +58,8 @@ def _made(writes: Sequence[Write]) -> str:
         if told:
             counts.append(f"(SELECT count(*) FROM w{number})")  # noqa: S608
         bound += len(write.bound)
+    if words:
+        counts.append(moved(words, bound))
     return f"WITH {', '.join(parts)} SELECT {', '.join(counts)}"
 
 

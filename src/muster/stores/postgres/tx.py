@@ -83,7 +83,8 @@ class PostgresTx(StoredTx):
         held = self._session.attempts
         if missing := [key for key in wanted if held.get(key) is None]:
             for row in await self._all("attempts_of", *map(list, zip(*missing, strict=True))):
-                held.keep(attempt_of(row))
+                *columns, version = row
+                held.keep(attempt_of(columns), version)
         return [attempt for key in wanted if (attempt := held.get(key)) is not None]
 
     async def _plan(self, name: str, *bindings: Any) -> Plan | None:
@@ -155,7 +156,7 @@ class PostgresTx(StoredTx):
         return await self._known.lanes(self._session.all, [row[0] for row in await self._all("open_lanes")])
 
     async def ready(self, lane_id: int, limit: int) -> list[Task]:
-        return [self._session.keep(row) for row in await self._all("ready", lane_id, limit)]
+        return [self._session.keep_ready(row) for row in await self._all("ready", lane_id, limit)]
 
     async def lane_id(self, key: LaneKey, wall_ms: int) -> int:
         """By insert or read: two servers that need it at once find the same."""
@@ -188,7 +189,12 @@ class PostgresTx(StoredTx):
         return None
 
     async def job_texts(self, ids: Collection[int], sessions_after: int = 0) -> list[JobText]:
-        return [JobText(*row) for row in await self._all("job_texts", list(ids), sessions_after)]
+        texts = self._session.texts
+        missing = [i for i in ids if i not in texts]
+        found = [texts[i] for i in ids if i in texts]
+        if missing:
+            found += [JobText(*row) for row in await self._all("job_texts", missing, sessions_after)]
+        return found
 
     async def settle_dependencies(self, parent_ids: Collection[int]) -> list[tuple[int, int]]:
         if self._session.childless(parent_ids):
@@ -246,7 +252,7 @@ class PostgresTx(StoredTx):
     def _opened(self, writes: Writes) -> list[tuple[Any, ...]]:
         session = self._session
         session.granted = max(session.granted, *(attempt.epoch for attempt in writes.opened))
-        return self._own(astuple(session.attempts.keep(attempt)) for attempt in writes.opened)
+        return self._own(astuple(session.attempts.keep(attempt, 1)) for attempt in writes.opened)
 
     def _added(self, writes: Writes) -> list[Write]:
         added = [NEW_TASKS.of(self._task_rows(writes))]

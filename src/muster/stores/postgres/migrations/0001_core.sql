@@ -298,6 +298,7 @@ CREATE TABLE attempts (
     summary          text NOT NULL,
     holder           text NOT NULL,
     workspace_id bigint NOT NULL,
+    version          bigint NOT NULL DEFAULT 1,  -- as that of a task
     PRIMARY KEY (task_id, epoch),
     CHECK ((ended_at_ms IS NULL) = (status = 'assigned' OR status = 'running' OR status = 'stopping'))
 ) PARTITION BY RANGE (task_id);

@@ -8,6 +8,15 @@ CREATE TABLE room (
     PRIMARY KEY (workspace_id, most)
 ) WITH (fillfactor = 50);
 
+-- For who has been told that there is as much.
+CREATE FUNCTION take_known_room(workspace bigint, wanted bigint, at_most bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE room SET count = count - wanted WHERE workspace_id = workspace AND most = at_most AND count >= wanted;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the room was taken meanwhile' USING ERRCODE = 'MU001';
+    END IF;
+END $$;
+
 -- Why nothing is written any more, where it is so.
 CREATE TABLE halt (
     number smallint PRIMARY KEY CHECK (number = 1),

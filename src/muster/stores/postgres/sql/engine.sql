@@ -11,10 +11,12 @@ SELECT $clock, (SELECT reason FROM halt), present_life(),
        coalesce((SELECT commits FROM marks WHERE server = ?1 AND slot = ?2), 0)
 
 -- name: held_versions
--- Of tasks, and of what waits for those that may end, all of which are held.
-SELECT id, version FROM tasks
- WHERE id = ANY(?1::bigint[] || ARRAY(SELECT child_id FROM dependencies WHERE parent_id = ANY(?2::bigint[]) AND met = 0))
-   AND @mine
+-- Of tasks with their newest attempts, and of what waits for those that may end, all of which are held.
+SELECT t.id, t.version, a.version
+  FROM tasks t
+  LEFT JOIN LATERAL (SELECT version FROM attempts WHERE task_id = t.id AND epoch = t.epoch LIMIT 1) a ON true
+ WHERE t.id = ANY(?1::bigint[] || ARRAY(SELECT child_id FROM dependencies WHERE parent_id = ANY(?2::bigint[]) AND met = 0))
+   AND @mine(t)
 
 -- name: held_children
 SELECT parent_id, child_id FROM dependencies WHERE parent_id = ANY(?1::bigint[]) AND met = 0
@@ -82,7 +84,7 @@ SELECT id, workspace_id FROM tasks WHERE id = ANY(?1::bigint[])
 -- name: attempts_of
 -- One seek for each, whatever the statistics say: those of a month's partition lag behind in its first hours.
 SELECT found.* FROM unnest(?1::bigint[], ?2::bigint[]) wanted (task_id, epoch)
- CROSS JOIN LATERAL (SELECT $attempt_columns FROM attempts a
+ CROSS JOIN LATERAL (SELECT $attempt_columns, version FROM attempts a
                       WHERE a.task_id = wanted.task_id AND a.epoch = wanted.epoch AND @mine(a) LIMIT 1) found
 
 -- name: plan
@@ -113,11 +115,20 @@ UPDATE plans SET failures = ?2, paused_reason = ?3, event_seq = ?4, source = ?5,
 RETURNING version
 
 -- name: ready
+-- With what `job_texts` has of a task that nobody has begun yet; long texts are asked for where they are handed out.
 SELECT held.*, $clock
-  FROM (SELECT $task_columns, version FROM tasks
-         WHERE @mine AND lane_id = ?1 AND ready = 1
+  FROM (SELECT $task_columns, version, s.*
+          FROM tasks t
+          LEFT JOIN LATERAL (
+               SELECT coalesce((SELECT p.name FROM lanes l JOIN plans p ON p.id = l.plan_id WHERE l.id = ?1), ''),
+                      coalesce(t.key, CAST(t.id AS TEXT)), t.title, t.description, t.model, t.system_prompt,
+                      t.check_command, t.review, t.changes, t.input_context, t.input_sealed <> ''
+                WHERE t.epoch = 0
+                  AND octet_length(t.description) + octet_length(t.system_prompt) + octet_length(t.input_context) < 4000
+               ) s ON true
+         WHERE @mine(t) AND lane_id = ?1 AND ready = 1
          ORDER BY half_done DESC, priority DESC, sort_key, id
-         LIMIT ?2 FOR NO KEY UPDATE SKIP LOCKED) held
+         LIMIT ?2 FOR NO KEY UPDATE OF t SKIP LOCKED) held
 
 -- name: lanes_of
 SELECT $lane_columns FROM lanes WHERE id = ANY(?1::bigint[])
@@ -129,8 +140,11 @@ SELECT id FROM lanes WHERE workspace_id = ?1 AND plan_id = ?2 AND agent = ?3 AND
 INSERT INTO lanes ($lane_columns) VALUES ($lane_slots) ON CONFLICT DO NOTHING
 
 -- name: take_room
--- With as many numbers of tasks: see `take_ids`.
-UPDATE room SET count = count - ?2 WHERE workspace_id = ?1 AND most = ?3 AND count >= ?2 RETURNING take_ids(?2, ?4)
+-- With numbers of tasks: see `take_ids`.
+UPDATE room SET count = count - ?2 WHERE workspace_id = ?1 AND most = ?3 AND count >= ?2 RETURNING take_ids(?5, ?4)
+
+-- name: take_known_room
+SELECT take_known_room(?1, ?2, ?3)
 
 -- name: count_room
 -- Whoever counts holds the row, so that of all who take room one counts at a time.
