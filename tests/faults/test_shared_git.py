@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from forge_stub import StubForge
 
 from muster.model.errors import MusterError
 from muster.web.open_paths import ENTER
@@ -60,7 +61,9 @@ def url(postgres_database: str) -> str:
 
 
 @contextlib.contextmanager
-def at_work(tmp_path: Path, url: str, remote: Path, workers: int = 2) -> Iterator[tuple[Servers, Balancer]]:
+def at_work(
+    tmp_path: Path, url: str, remote: Path | str, workers: int = 2
+) -> Iterator[tuple[Servers, Balancer]]:
     """Two servers, a balancer before them, and workers that reach both through it."""
     settings = f'{SETTINGS}[git]\nremote = "{remote}"\n'
     with (
@@ -286,18 +289,37 @@ def waits_again(servers: Servers, epoch: int) -> bool:
     return bool(task["status"] == "PAUSED" and task["epoch"] == epoch)
 
 
+@pytest.fixture
+def forge(tmp_path: Path, remote: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StubForge]:
+    """Whose address of the repository leads to `remote`."""
+    for name in [name for name in os.environ if name.lower().endswith(("_token", "_proxy"))]:
+        monkeypatch.delenv(name)
+    made, home = StubForge(), tmp_path / "home"
+    home.mkdir()
+    git(tmp_path, "config", "--file", str(home / ".gitconfig"), f"url.{remote}.insteadOf", made.url)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GITHUB_TOKEN", made.token)
+    made.head = lambda branch: git(remote, "rev-parse", branch)
+    yield made
+    made.close()
+
+
 @pytest.mark.promise("S18")
-def test_work_is_reviewed_at_two_servers_and_merged_into_the_first_branch(
-    tmp_path: Path, url: str, remote: Path
+def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_branch(
+    tmp_path: Path, url: str, remote: Path, forge: StubForge
 ) -> None:
     seed = tmp_path / "seed"
-    with at_work(tmp_path, url, remote, workers=1) as (two, _):
+    at_forge = f'{forge.url}"\nforge = "{forge.api}'
+    with at_work(tmp_path, url, at_forge, workers=1) as (two, _):
         number = add(two, two.every[0], "money", REVISED, review="person")
         review = f"/tasks/{number}/review"
         until(lambda: waits_again(two, 1), "its work waits for a person")
         one, other = (browser_at(two, server) for server in two.every)
         seen = one.get(review)
-        assert "total = round(total, 2)" in seen.text and "Pull request" not in seen.text
+        assert "total = round(total, 2)" in seen.text
+        opened = one.send(one.get(f"/tasks/{number}/pull-request").form("Push it"))
+        assert "Opened: <code>muster/task/p/money</code> into <code>main</code>" in opened.text
+        assert git(remote, "show", "muster/task/p/money:money.py") == "total = round(total, 2)"
         form = seen.form("Add comment")
         written = {**form.fields, "text.0+1": "Half-even is intended", "words": "Nearly.", "do": "back"}
         assert one.post(form.action, written).headers["location"].startswith(f"/tasks/{number}?done=")
@@ -306,6 +328,13 @@ def test_work_is_reviewed_at_two_servers_and_merged_into_the_first_branch(
         assert "money.py:1: total = round(total, 2)" in seen.text and "Half-even is intended" in seen.text
         other.send(seen.form("Approve"))
         until(lambda: statuses(two, two.every[0]) == {"COMPLETED"}, "it is published")
+        opened = one.send(one.get("/plans/p/pull-request").form("Push it"))
+        assert "Opened: <code>muster/plan/p</code> into <code>main</code>" in opened.text
+        again = other.send(other.get("/plans/p/pull-request").form("Push it"))
+        assert "Brought up to date" in again.text and "nothing new to push" in again.text
+        assert [(one["head"]["ref"], "1 of 1 tasks" in one["body"]) for one in forge.pulls][1:] == [
+            ("muster/plan/p", True)
+        ]
         begun = git(remote, "rev-parse", "main")
         (seed / "money.py").write_text("total = 0\n")
         git(seed, "add", ".")
@@ -323,6 +352,8 @@ def test_work_is_reviewed_at_two_servers_and_merged_into_the_first_branch(
             begun,
             git(remote, "rev-parse", "muster/plan/p"),
         ]
+        refused = one.send(one.get("/plans/p/pull-request").form("Push it"))
+        assert refused.status == 409 and "has all of muster/plan/p; nothing was changed" in refused.text
         assert "There is nothing to merge: main has all of it" in one.get("/plans/p/merge").text.replace(
             "muster/plan/p", "it"
         )

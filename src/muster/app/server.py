@@ -353,7 +353,7 @@ class Server:
             return None
         from muster.app.shared_works import SharedWorks  # only for those who look at pages
 
-        return SharedWorks(self.far_git)
+        return SharedWorks(self.far_git, self._project)
 
     def halted(self) -> StoreFault | None:
         return self.store.fault

@@ -13,10 +13,11 @@ from muster.app.plan_merge import Incoming, answer_of, look, message_of, named
 from muster.app.pull_requests import authors_of
 from muster.app.shared_git import SharedGit
 from muster.app.works import of_attempt, of_plan
+from muster.config.project import Project
 from muster.hosts.detached_call import detached_call
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, Unavailable
-from muster.model.refs import plan_branch, refs_of_plan, refs_of_task
+from muster.model.refs import refs_of_plan, refs_of_task
 from muster.model.works import PlanMerged, PullOpened
 from muster.ports.works import WorkChange
 from muster.worker.git import GitFailed
@@ -26,10 +27,8 @@ _HEADS = "refs/heads/"
 
 
 class SharedWorks:
-    proposes = False
-
-    def __init__(self, git: SharedGit) -> None:
-        self._git = git
+    def __init__(self, git: SharedGit, project: Project) -> None:
+        self._git, self._project = git, project
 
     async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
         def look(mirror: GitMirror) -> WorkChange:
@@ -64,11 +63,9 @@ class SharedWorks:
         return await detached_call(_merge, await self._git.mirror(), plan)
 
     async def pull_request(self, ref: str) -> PullOpened:
-        plan = ref.partition("/")[0]
-        raise Conflict(
-            "a server of several opens no pull requests: it has no login at a forge; nothing was changed",
-            f"in a clone of the repository: git fetch origin && gh pr create --head {plan_branch(plan)}",
-        )
+        from muster.app.shared_proposals import propose  # only for those who open one
+
+        return await detached_call(propose, await self._git.mirror(), self._project, ref)
 
 
 def _merge(mirror: GitMirror, plan: str) -> PlanMerged:

@@ -27,8 +27,6 @@ _DIFF = (
 
 
 class LocalWorks:
-    proposes = True
-
     def __init__(self, repository: Repository, project: Project) -> None:
         self._repository = repository
         self._project = project

@@ -20,10 +20,6 @@ class WorkChange(NamedTuple):
 
 
 class Works(Protocol):
-    @property
-    def proposes(self) -> bool:
-        """Pull requests can be opened from here."""
-
     async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
         """What the task had changed when this attempt ended.  Raises NotFound."""
 

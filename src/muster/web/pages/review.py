@@ -30,7 +30,7 @@ from muster.web.pages.forms import SEQ, ask_api, back_to
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
-from muster.web.works import change_of_plan, change_of_task, works_of
+from muster.web.works import change_of_plan, change_of_task
 
 routes = Routes(pages=True)
 
@@ -228,7 +228,6 @@ async def _task_page(
         done=query.done,
         task=json_of(task),
         epoch=epoch,
-        proposes=works_of(web).proposes,
         epochs=[one.epoch for one in found.attempts],
         awaited=awaited,
         goes_back=any(action in task.actions for action in BACK),
@@ -255,7 +254,6 @@ async def _plan_page(
         steers=f"/api/v1/agent-tasks/0/{BACK[0]}",
         done=done,
         plan=plan,
-        proposes=works_of(web).proposes,
         goes_back=True,
         plan_actions=PLAN_ACTIONS,
     )

@@ -1,0 +1,62 @@
+"""A pull request of what tasks have made, opened by one of several servers, with the login of whoever runs it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from muster.app.pull_request_text import text_for
+from muster.app.pull_requests import Target, plan_target, publish, task_target, wanted
+from muster.app.settings import load_config
+from muster.client.api import Api
+from muster.client.http import Connection
+from muster.config.project import Project
+from muster.hosts.user_git import UserGit
+from muster.model.errors import Conflict, Unavailable
+from muster.model.refs import refs_of_plan, refs_of_task
+from muster.model.works import PullOpened
+from muster.outbound.forges import forge_of
+from muster.worker.git import GitFailed
+from muster.worker.git_mirror import GitMirror
+
+_HEADS = "refs/heads/"
+
+
+def propose(mirror: GitMirror, project: Project, ref: str) -> PullOpened:
+    """A plan's branch is at the remote already; a task's is brought there.
+
+    Nothing is kept of it here: the next server finds at the forge what is open.
+    """
+    config = load_config(project.root)
+    forge = forge_of(mirror.url, config.git.forge)  # before anything goes to the remote
+    with closing(Api(Connection(project.socket))) as api:
+        plan, task = wanted(api, ref)
+        git = UserGit(mirror.repository.top)
+        with mirror.lock:
+            into = mirror.first_branch()
+            of_task = refs_of_task(plan, task["key"]) if task is not None else ()
+            seen = mirror.fetch(f"{_HEADS}{into}", *refs_of_plan(plan), *of_task)
+            target = plan_target(git, plan) if task is None else task_target(git, task)
+            base = seen[f"{_HEADS}{into}"]
+            if mirror.repository.is_ancestor(target.commit, base):
+                raise Conflict(
+                    f"{into} of {mirror.shown} has all of {target.branch}; nothing was changed",
+                    f"muster why {ref}",
+                )
+            pushed = _brought(mirror, target, seen.get(f"{_HEADS}{target.branch}"))
+            text = text_for(api, git, config, target, plan=plan, base=base)
+    record, new = publish(forge, target, text, remote=mirror.shown, base=into, new_base="")
+    return PullOpened(
+        ref=record.ref, url=record.url, branch=record.branch, base=record.base, new=new, pushed=pushed
+    )
+
+
+def _brought(mirror: GitMirror, target: Target, there: str | None) -> bool:
+    """Whether the remote has got anything by it.  Raises Conflict, Unavailable."""
+    if there == target.commit:
+        return False
+    try:
+        if mirror.push({f"{_HEADS}{target.branch}": (there, target.commit)}):
+            return True
+    except GitFailed as error:
+        raise Conflict(f"{error.message}; nothing was changed", error.hint) from error
+    raise Unavailable(f"branch {target.branch} of {mirror.shown} has moved; nothing was changed", "try again")
