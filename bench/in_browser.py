@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import inside
-from outside import START_S, Hand, Site, peak_mb, site, until
+from outside import START_S, Hand, Site, cpu_s, peak_mb, site, until
 from setting import Setting
 from table import Row, most, percentile, told
 
@@ -33,6 +33,7 @@ _WATCH = """(text) => {
       requestAnimationFrame(() => (window.seenAt = Date.now()));
   }).observe(document.body, {subtree: true, childList: true, characterData: true, attributes: true});
 }"""
+_IS_LIVE = "document.getElementById('link').textContent === 'live'"
 _PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
 
 
@@ -68,9 +69,11 @@ def rows(setting: Setting) -> Iterator[Row]:
                 "transcript's beginning": f"/tasks/{number}/transcript",
             }
             for what, path in paths.items():
-                times = [_painted(page, path) for _ in range(setting.size(9, 2))]
+                times = [_painted(page, path) for _ in range(setting.size(15, 2))]
                 bound = f"Chromium, cold cache on the first; owner's memory then {peak_mb(owner.pid):.1f} MB"
                 yield most(f"first paint: {what}", times, "ms", PAINT_MS, bound)
+                cost_ms = _cost_ms(page, path, owner.pid, setting.size(40, 2))
+                yield told("  CPU of the owner for it", [cost_ms], "ms", "asked for without a browser")
             patches = _patches(project, page, paused, setting.size(15, 3))
             yield told("patch on screen after the event: p50", [percentile(patches, 0.5)], "ms")
             yield most("  slowest", [max(patches)], "ms", PATCH_MS, "looks at most four times a second")
@@ -118,10 +121,21 @@ def _door(project: Site) -> Iterator[str]:
 
 
 def _painted(page: Any, path: str) -> float:
-    """From the navigation's beginning."""
+    """From the navigation's beginning, of one who has looked at the page before until it was live."""
     page.goto(path if page.url == "about:blank" else _beside(page.url, path))
     found: Callable[[], Any] = lambda: page.evaluate(_PAINTED)  # noqa: E731
-    return float(until(found, START_S, f"{path} is painted"))
+    painted_ms = float(until(found, START_S, f"{path} is painted"))
+    if page.evaluate("'stream' in document.body.dataset"):
+        until(lambda: page.evaluate(_IS_LIVE), START_S, f"{path} is live")
+    return painted_ms
+
+
+def _cost_ms(page: Any, path: str, owner: int, times: int) -> float:
+    """Of one answer."""
+    before_s = cpu_s(owner)
+    for _ in range(times):
+        page.request.get(_beside(page.url, path))
+    return (cpu_s(owner) - before_s) / times * 1000
 
 
 def _beside(url: str, path: str) -> str:
@@ -131,8 +145,7 @@ def _beside(url: str, path: str) -> str:
 def _patches(project: Site, page: Any, number: int, rounds: int) -> list[float]:
     """From before the command is sent until the new state of that task is on the screen."""
     page.goto(_beside(page.url, f"/tasks/{number}"))
-    live = "document.getElementById('link').textContent === 'live'"
-    until(lambda: page.evaluate(live), START_S, "the page is live")
+    until(lambda: page.evaluate(_IS_LIVE), START_S, "the page is live")
     found = []
     for at in range(rounds):
         action = "resume" if at % 2 else "pause"

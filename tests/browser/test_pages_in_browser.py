@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import browsers
@@ -12,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from far_servers import FarOwner
 from muster.model import commands as c
+from muster.model.states import ErrorKind
 from patience import PATIENCE_S
 
 MS = PATIENCE_S * 1000
@@ -50,6 +52,24 @@ def violations(page: Page, axe: str) -> list[Any]:
     return [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in found["violations"]]
 
 
+def led_to(page: Page) -> Iterator[str]:
+    """What only a form or a key leads to."""
+    page.goto("/settings/token-add")
+    page.get_by_label("What it is for").fill("a phone " * 12)
+    page.get_by_label("Whose it is").fill("ada")
+    page.get_by_label("For how many days").fill("0.4")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.locator("main")).to_contain_text("It is shown this once")
+    yield "a new token"
+    page.goto("/bulk/skip?plan=billing")
+    page.get_by_role("button", name="Skip all").click()
+    expect(page.locator("h1")).to_contain_text("Skip: ")
+    yield "what has become of many"
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog", name="Commands")).to_be_visible()
+    yield "the palette"
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_rule_of_accessibility_is_broken(far: FarOwner, let_in: Let, axe: str, scheme: str) -> None:
     ask(far)
@@ -57,6 +77,8 @@ def test_no_rule_of_accessibility_is_broken(far: FarOwner, let_in: Let, axe: str
     for path in [*paths(far), "/enter"]:
         page.goto(path)
         assert violations(page, axe) == [], path
+    for what in led_to(page):
+        assert violations(page, axe) == [], what
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(far: FarOwner, let_in: Let) -> None:
@@ -65,13 +87,18 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(far: FarOwner, let_i
     for path in paths(far):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+    for what in led_to(page):
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], what
 
 
 def test_what_happens_is_on_the_page_without_loading_it_again(far: FarOwner, let_in: Let) -> None:
     number = far.tasks()["other"].id
     page = let_in()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url) if one.resource_type == "fetch" else None)
     page.goto(f"/tasks/{number}")
     expect(page.locator("#link")).to_have_text("live")
+    assert asked == [], "nothing has happened since it was drawn"
     page.evaluate("window.same = true")
     far.do(c.Pause(task_id=number, actor="user:ann"))
     expect(page.locator("h1")).to_contain_text("paused")
@@ -90,6 +117,34 @@ def test_what_an_agent_prints_is_added_as_it_comes(far: FarOwner, let_in: Let) -
     far.log(number, 1, b"line\n<b>third</b>\n", offset=18)
     expect(transcript).to_contain_text("<b>third</b>")
     assert transcript.inner_text().split("\n") == ["first line", "second line", "<b>third</b>"]
+
+
+def begin_again(far: FarOwner, number: int, epoch: int) -> None:
+    far.do(c.Fail(task_id=number, epoch=epoch, kind=ErrorKind.CRASH, message="exit code 1"))
+    far.do(c.Retry(task_id=number, actor="user:ann"))
+    far.begin(far.claim(f"after {epoch}")["api"])
+
+
+def test_the_next_attempt_speaks_on_the_page_that_is_open(far: FarOwner, let_in: Let) -> None:
+    number = far.tasks()["api"].id
+    far.log(number, 1, b"".join(b"of the first: %d\n" % line for line in range(200)))
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    expect(page.locator("#link")).to_have_text("live")
+    transcript = page.get_by_label("Transcript", exact=True)
+    expect(transcript).to_contain_text("of the first: 199")
+    begin_again(far, number, 1)
+    expect(page.get_by_role("heading", name="What attempt 2 said and did")).to_be_visible()
+    far.log(number, 2, b"of the second\n")
+    expect(transcript).to_have_text("of the second")
+    button = page.get_by_role("button", name="Follow")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    button.click()
+    begin_again(far, number, 2)
+    expect(page.locator("#link")).to_have_text(re.compile("1 not shown"))
+    expect(transcript).to_have_text("of the second")  # who reads is not taken elsewhere
+    button.click()
+    expect(page.get_by_role("heading", name="What attempt 3 said and did")).to_be_visible()
 
 
 def test_nothing_is_taken_from_under_who_types(far: FarOwner, let_in: Let) -> None:

@@ -138,6 +138,8 @@ def test_the_end_of_the_output_is_told_in_order(subject: Subject) -> None:
     assert [chunk.data for _, chunk in tail] == [b"3", b"4"]
     assert tail == subject.read("log", 1, 1, after=0, limit=10)[-2:]
     assert subject.read("log_tail", 1, 2, limit=2) == []
+    assert [subject.read("log_end", 1, epoch) for epoch in (1, 2)] == [tail[-1][0], 0]
+    assert subject.read("log", 1, 1, after=tail[-1][0], limit=10) == []
 
 
 def test_what_attempts_have_taken(subject: Subject) -> None:

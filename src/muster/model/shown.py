@@ -103,7 +103,7 @@ def clean(text: str) -> str:
 
 def inert(text: str) -> str:
     """As `clean`, but line ends and tabs stay."""
-    return text.translate(_NAMES_IN_LINES)
+    return text if text.isprintable() else text.translate(_NAMES_IN_LINES)
 
 
 def ref_of(row: Mapping[str, Any]) -> str:

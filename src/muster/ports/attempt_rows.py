@@ -68,6 +68,9 @@ class AttemptReads(Protocol):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         """The last `limit` chunks, otherwise as `log`."""
 
+    async def log_end(self, task_id: int, epoch: int) -> int:
+        """The place of the last chunk; 0 where there is none."""
+
     async def checkpoint(self, task_id: int) -> Checkpoint | None: ...
 
     async def artifacts(self, task_id: int) -> list[Artifact]: ...

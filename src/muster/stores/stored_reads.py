@@ -234,6 +234,9 @@ class StoredReads(StoredQueries):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         return _chunks(await self._all("log_tail", task_id, epoch, limit))
 
+    async def log_end(self, task_id: int, epoch: int) -> int:
+        return int(await self._value("log_end", task_id, epoch))
+
     async def holds(self) -> list[Hold]:
         return [Hold(*row) for row in await self._all("holds")]
 

@@ -27,10 +27,13 @@ SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.stat
  ORDER BY p.created_at_ms, p.id, t.status
 
 -- name: plan_view
-SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.status, count(t.id)
-  FROM plans p LEFT JOIN tasks t ON t.plan_id = p.id AND t.is_group = 0
+SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.status, t.number
+  FROM plans p
+  LEFT JOIN (SELECT plan_id, status, count(*) AS number FROM tasks
+              WHERE is_group = 0 AND plan_id = (SELECT id FROM plans WHERE name = ?1 AND @mine)
+              GROUP BY plan_id, status) t ON t.plan_id = p.id
  WHERE p.name = ?1 AND @mine(p)
- GROUP BY p.id, t.status ORDER BY t.status
+ ORDER BY t.status
 
 -- name: paused_plans
 SELECT id, name, source, paused_reason, failures, task_order, NULL, 0 FROM plans WHERE @mine AND paused_reason IS NOT NULL ORDER BY id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
@@ -29,20 +30,44 @@ async def live(web: Backend, query: LiveQuery) -> Stream:
     """Where things stand, whenever that has changed: the page then asks for itself again."""
     if query.task is not None and await web.reads.workspace_of(query.task) != web.workspace_id:
         raise NotFound(f"there is no task {query.task}", "muster task list")
-    told: tuple[int, int] | None = None
+    told = ""
 
     async def look() -> tuple[bytes, bool]:
         nonlocal told
-        tail = await web.reads.log_tail(query.task, query.epoch, limit=1) if query.task is not None else []
-        now = (await web.reads.last_event_id(), tail[-1][0] if tail else 0)
-        if now == told:
+        now = await live_of(web)
+        if query.task is not None:
+            now = await now.with_output(web, query.task, query.epoch)
+        if now.seen == told:
             return b"", False
-        if told is not None:
+        if told:
             await asyncio.sleep(CALM_S)
-        told = now
-        return sse({"event": now[0], "output": now[1]}, name="moved"), False
+        told = now.seen
+        return sse(told, name="moved"), False
 
     return Stream(200, b"", EVENT_STREAM, parts=watch(look, web.wakeups, web.closing))
+
+
+class Live(NamedTuple):
+    """How a page stays fresh: its stream, and how things stood before it was drawn."""
+
+    stream: str
+    event: int
+    printed: int = 0
+
+    @property
+    def seen(self) -> str:
+        """What the stream says for as long as nothing has happened."""
+        return f"{self.event}.{self.printed}"
+
+    async def with_output(self, web: Backend, task: int, epoch: int) -> Live:
+        """Of a page that shows what that attempt prints."""
+        printed = await web.reads.log_end(task, epoch)
+        return Live(f"/live?task={task}&epoch={epoch}", self.event, printed)
+
+
+async def live_of(web: Backend) -> Live:
+    """To be asked for before all that the page shows."""
+    return Live("/live", await web.reads.last_event_id())
 
 
 @routes.get("/static/{version}/{name}")

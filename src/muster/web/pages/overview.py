@@ -14,6 +14,7 @@ from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.pages.forms import ask_api, back_to
+from muster.web.pages.live import live_of
 from muster.web.routes import Routes
 from muster.web.visits import BACK, posted, theme_cookie
 
@@ -39,10 +40,12 @@ async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
     from muster.web.pages.needs import needs_of
     from muster.web.pages.render import json_of, page
 
+    live = await live_of(web)
     at_work = await web.queries.tasks(TaskFilter(statuses=tuple(HELD), limit=AT_WORK_MAX))
     return page(
         request,
         "overview.html",
+        live=live,
         done=query.done,
         crew=json_of(await web.queries.status()),
         needs=await needs_of(web, most=FIRST_NEEDS),
@@ -60,6 +63,7 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
     return page(
         request,
         "inbox.html",
+        live=await live_of(web),
         done=query.done,
         needs=await needs_of(web, query.plan, most=NEEDS_MAX),
         plan=query.plan,

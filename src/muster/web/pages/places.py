@@ -12,6 +12,7 @@ from muster.web.audit import levels_from
 from muster.web.backend import Backend
 from muster.web.channels import channels
 from muster.web.http import Reply, Request
+from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 
@@ -33,11 +34,13 @@ async def crew(web: Backend, request: Request, query: DoneQuery) -> Reply:
     from muster.web.pages.render import json_of, page
     from muster.web.pages.setting_forms import DONE
 
+    live = await live_of(web)
     plans = {plan.id: plan.name for plan in await web.queries.plans()}
     permissions = [json_of(one) for one in (await web.queries.permissions())[:ROWS_MAX]]
     return page(
         request,
         "crew.html",
+        live=live,
         done=query.done,
         done_actions=DONE,
         crew=json_of(await web.queries.status()),
@@ -51,6 +54,7 @@ async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
     """The newest events, the newest first."""
     from muster.web.pages.render import json_of, page
 
+    live = await live_of(web)
     events = await web.reads.audit_events(
         task_id=None,
         levels=levels_from(query.level or None),
@@ -61,6 +65,7 @@ async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
     return page(
         request,
         "audit.html",
+        live=live,
         done="",
         events=[json_of(event) for event in reversed(events)],
         query=query,

@@ -15,6 +15,7 @@ from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
 from muster.web.pages.forms import ask_api, back_to, refuse_action, refused_form
+from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
@@ -40,8 +41,9 @@ async def plans(web: Backend, request: Request, query: DoneQuery) -> Reply:
     """All plans, with how far they are."""
     from muster.web.pages.render import json_of, page
 
+    live = await live_of(web)
     found = [json_of(plan) for plan in await web.queries.plans()]
-    return page(request, "plans.html", done=query.done, plans=found)
+    return page(request, "plans.html", live=live, done=query.done, plans=found)
 
 
 @routes.get("/plans/{plan}")
@@ -50,6 +52,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
     from muster.web.pages.forecasts import chart_of
     from muster.web.pages.render import json_of, page
 
+    live = await live_of(web)
     progress = json_of(await web.queries.plan(plan))
     name, now_ms = progress["plan"]["name"], time.time_ns() // 1_000_000
     whole = sum(progress["plan"]["counts"].values()) <= WHOLE_MAX and not query.after
@@ -66,6 +69,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
     return page(
         request,
         "plan.html",
+        live=live,
         done=query.done,
         plan=progress["plan"],
         settled=progress["settled"],

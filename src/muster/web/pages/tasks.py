@@ -21,6 +21,7 @@ from muster.model.views import AttemptView
 from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
+from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.tasks import TasksQuery, filter_of, next_page
@@ -58,6 +59,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
 
     # A form sends its empty fields as well.
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
+    live = await live_of(web)
     columns = await columns_of(web, filter_of(query)) if query.view else []
     may = may_of(request)
     found, data = ([], b"") if query.view else await page_of(web.queries, filter_of(query), SHOWN_BYTES)
@@ -66,6 +68,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     return page(
         request,
         "board.html" if query.view else "tasks.html",
+        live=live,
         done=query.done,
         tasks=tasks,
         columns=columns,
@@ -99,12 +102,14 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
     from muster.web.pages.timeline import WIDTH, bars
     from muster.web.pages.transcript import transcript_of
 
+    live = await live_of(web)
     found = await web.queries.task(task_id)
     detail = json_of(found)
     attempt = _attempt(found.attempts, query.attempt)
     return page(
         request,
         "task.html",
+        live=await live.with_output(web, task_id, attempt.epoch if attempt else 0),
         done=query.done,
         detail=detail,
         task=detail["task"],

@@ -70,6 +70,9 @@ SELECT place, stream, "offset", at_ms, data FROM (
      WHERE @mine AND task_id = ?1 AND epoch = ?2 ORDER BY place DESC LIMIT ?3) newest
  ORDER BY place
 
+-- name: log_end
+SELECT coalesce(max(place), 0) FROM logs WHERE @mine AND task_id = ?1 AND epoch = ?2
+
 -- name: last_event_id
 SELECT coalesce(max(id), 0) FROM events WHERE @mine AND id <= @settled
 

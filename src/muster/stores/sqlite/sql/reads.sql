@@ -60,15 +60,22 @@ $event_view
  ORDER BY e.id LIMIT ?3
 
 -- name: log
+-- Which chunks is found out first: a sort reads what it carries, and all that was printed is much.
 SELECT rowid, stream, offset, at_ms, data FROM logs
- WHERE @mine AND task_id = ?1 AND epoch = ?2 AND rowid > ?3
- ORDER BY rowid LIMIT ?4
+ WHERE rowid IN (
+    SELECT rowid FROM logs
+     WHERE @mine AND task_id = ?1 AND epoch = ?2 AND rowid > ?3 ORDER BY rowid LIMIT ?4)
+ ORDER BY rowid
 
 -- name: log_tail
-SELECT rowid, stream, offset, at_ms, data FROM (
-    SELECT rowid, stream, offset, at_ms, data FROM logs
+SELECT rowid, stream, offset, at_ms, data FROM logs
+ WHERE rowid IN (
+    SELECT rowid FROM logs
      WHERE @mine AND task_id = ?1 AND epoch = ?2 ORDER BY rowid DESC LIMIT ?3)
  ORDER BY rowid
+
+-- name: log_end
+SELECT coalesce(max(rowid), 0) FROM logs WHERE @mine AND task_id = ?1 AND epoch = ?2
 
 -- name: last_event_id
 SELECT coalesce(max(id), 0) FROM events WHERE @mine

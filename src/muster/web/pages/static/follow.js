@@ -3,18 +3,26 @@
 import { atEnd } from "./patch.js";
 
 const OFF = "muster-follow-off";
-const button = document.querySelector("[data-follow]");
-const said = document.querySelector("ol.transcript");
+const buttonOf = () => document.querySelector("[data-follow]");
+const said = () => document.querySelector("ol.transcript");
 
-if (button && said) {
+document.addEventListener("replaced", begin);
+document.addEventListener("click", (event) => {
+  const button = event.target.closest?.("[data-follow]");
+  if (button) follow(button, button.getAttribute("aria-pressed") === "false" || !atEnd(said()));
+});
+begin();
+
+function begin() {
+  const button = buttonOf();
+  if (!button) return;
   button.hidden = false;
-  follow(localStorage.getItem(OFF) === null);
-  button.addEventListener("click", () => follow(button.getAttribute("aria-pressed") === "false" || !atEnd(said)));
+  follow(button, localStorage.getItem(OFF) === null);
 }
 
-function follow(wanted) {
+function follow(button, wanted) {
   button.setAttribute("aria-pressed", String(wanted));
   if (wanted) localStorage.removeItem(OFF);
   else localStorage.setItem(OFF, "yes");
-  if (wanted) said.scrollTop = said.scrollHeight;
+  if (wanted) said().scrollTop = said().scrollHeight;
 }

@@ -1,5 +1,6 @@
-// The server says when something has moved; the page then asks for itself again, at most four times a second and for
-// a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and looks when it is seen again.
+// The server says how things stand.  Where that is not what the page was drawn of it asks for itself again, at most
+// four times a second and for a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and
+// looks when it is seen again.
 
 import { patchPage } from "./patch.js";
 
@@ -8,7 +9,7 @@ const AGAIN_MS = 1000;
 const HELD_MS = 2000;
 const SHARE_MAX = 0.1;
 const badge = document.getElementById("link");
-const address = document.body.dataset.stream;
+let { stream: address, seen } = document.body.dataset;
 let stream = null;
 let asking = false;
 let wanted = false;
@@ -17,6 +18,8 @@ let tookMs = 0;
 let timer = null;
 let heard = new Date();
 let retry = null;
+let pressed = null; // until what is pressed is released: a drag or a click begins with what lies below the pointer
+let release = null;
 
 function say(text, stale = false) {
   if (badge.textContent !== text) badge.textContent = text;
@@ -25,6 +28,11 @@ function say(text, stale = false) {
 
 function lost() {
   say(`stale since ${heard.toLocaleTimeString()}`, true);
+}
+
+function hear(held = 0) {
+  heard = new Date();
+  say(held ? `live, ${held} not shown while you point there` : "live");
 }
 
 function soon() {
@@ -43,9 +51,11 @@ async function ask() {
     if (!answer.ok) throw new Error(String(answer.status));
     tookMs = Date.now() - lastMs;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+    await pressed;
     const held = patchPage(document, fresh);
-    heard = new Date();
-    say(held ? `live, ${held} not shown while you point there` : "live");
+    ({ seen } = fresh.body.dataset);
+    hear(held);
+    follow(fresh.body.dataset.stream);
     if (held) setTimeout(soon, HELD_MS);
   } catch {
     lost();
@@ -59,8 +69,7 @@ async function ask() {
 function connect() {
   if (stream || document.hidden || !address) return;
   stream = new EventSource(address);
-  stream.addEventListener("moved", soon);
-  stream.onopen = soon;
+  stream.addEventListener("moved", ({ data }) => (JSON.parse(data) === seen && !asking ? hear() : soon()));
   stream.onerror = () => {
     lost();
     // A stream that was refused, as while its server restarts behind a proxy, is not opened again by itself.
@@ -72,11 +81,26 @@ function connect() {
   };
 }
 
+// A page that shows another attempt than before wants to know what that one prints.
+function follow(next) {
+  if (next === address) return;
+  address = next;
+  disconnect();
+  connect();
+}
+
 function disconnect() {
   stream?.close();
   stream = null;
 }
 
+addEventListener("pointerdown", () => (pressed ??= new Promise((done) => (release = () => setTimeout(done))))); // the click comes first
+for (const end of ["pointerup", "pointercancel", "dragend", "blur"]) {
+  addEventListener(end, () => {
+    release?.();
+    pressed = release = null;
+  });
+}
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", connect);

@@ -6,18 +6,35 @@ export function patchPage(there, fresh) {
   document.title = fresh.title;
   for (const region of there.querySelectorAll("[data-live]")) {
     const next = fresh.querySelector(`[data-live="${CSS.escape(region.dataset.live)}"]`);
-    if (next) held += patchRegion(region, next);
+    if (next && ofSame(region) === ofSame(next)) held += patchRegion(region, next);
   }
   return held;
 }
 
 const ROWS_MAX = 1000; // of what only grows
 
+// Whose words a region is a part of: those of one attempt are not mixed with those of another.
+const ofSame = (region) => region.parentElement.closest("[data-as]")?.dataset.as;
+
 // How many rows are kept back, because somebody is about to touch what stands where they would come.
 function patchRegion(region, next) {
   if (region.isEqualNode(next)) return 0;
+  if ("as" in region.dataset) return region.dataset.as === next.dataset.as ? 0 : replace(region, next);
   if ("append" in region.dataset) return append(region, next);
   return children(region, next, "rows" in region.dataset && inUse(region));
+}
+
+// Another attempt's words take the place of these, unless somebody reads them.  What is the same one's is patched by
+// the regions within.
+function replace(region, next) {
+  const list = region.querySelector("[data-append]");
+  if (region.querySelector(FOLLOW) || selects(region) || (list && !atEnd(list))) return 1;
+  const within = region.contains(document.activeElement);
+  const made = document.importNode(next, true);
+  region.replaceWith(made);
+  document.dispatchEvent(new Event("replaced"));
+  if (within) made.querySelector("[data-follow]")?.focus();
+  return 0;
 }
 
 const FOLLOW = "[data-follow][aria-pressed=false]";
