@@ -182,13 +182,15 @@ def test_watch_shows_what_is_and_what_happens(start, owner):
 
 
 def test_watch_in_json_is_one_object_a_line(start, owner):
-    process = start("watch", "--json")
+    process = start("watch", "--jsonl")
     state = json.loads(process.stdout.readline())
     assert state["type"] == "state"
     assert {task["key"] for task in state["tasks"]} == {"api", "docs", "other"}
     owner.do(c.Complete(task_id=owner.tasks()["api"].id, epoch=1, exit_code=0))
     event = json.loads(process.stdout.readline())
     assert (event["type"], event["event"], event["key"]) == ("event", "completed", "api")
+    process.send_signal(signal.SIGINT)
+    assert (process.wait(PATIENCE_S), process.stdout.read()) == (130, b"")
 
 
 def test_watch_says_that_an_older_store_was_put_back_and_goes_on_from_its_newest_event(start, owner, root):

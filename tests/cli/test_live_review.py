@@ -43,6 +43,21 @@ def test_work_is_looked_at_commented_and_sent_back(owner, console):
     assert owner.claim("again")["tests"].note == "\n".join(lines)
 
 
+def test_the_branch_of_a_plan_is_merged_once_it_was_shown_what_comes(owner, console):
+    repo = with_repository(owner)
+    repo.publish("billing", "tests", {"money.py": "one = 1\n"})
+    live = console("watch")
+    live.until(lambda text: "● live" in text)
+    live.press("gpM")
+    live.until(lambda text: "1 commit, 1 file from muster/plan/billing into main:" in text)
+    assert "billing/tests: tests" in live.text() and not (repo.root / "money.py").exists()
+    live.press("y")
+    live.until(lambda _: "billing: Merge: done" in live.foot())
+    assert (repo.root / "money.py").read_text() == "one = 1\n"
+    live.press("M")
+    live.until(lambda _: "there is nothing to merge: main has all of muster/plan/billing" in live.foot())
+
+
 def test_work_that_is_nowhere_is_said_to_be(owner, console):
     live = console("watch")
     live.choose("billing/tests")

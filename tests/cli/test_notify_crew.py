@@ -30,7 +30,12 @@ url = "{url}"
 private = true
 secret = "NTFY_TOKEN"
 tell = ["needs-you", "dead"]
+[channels.chat]
+kind = "slack"
+secret = "SLACK"
+tell = ["budget"]
 """
+CHAT = "https://hooks.slack.com/services/T0/B0/zyxwvutsrqponmlk"
 TOKEN = "tk_0123456789abcdef"
 
 
@@ -40,8 +45,9 @@ def ntfy(hook: Hook) -> list[dict[str, object]]:
 
 def test_each_matter_is_told_once_though_the_owner_dies_before_the_answer(tmp_path: Path, hook: Hook) -> None:
     (tmp_path / "muster.toml").write_text(SETTINGS.format(url=hook.url))
-    sealing = [*MUSTER, "secrets", "set", "NTFY_TOKEN"]
-    subprocess.run(sealing, cwd=tmp_path, input=TOKEN, text=True, check=True, capture_output=True)
+    for name, value in (("NTFY_TOKEN", TOKEN), ("SLACK", CHAT)):
+        sealing = [*MUSTER, "secrets", "set", name]
+        subprocess.run(sealing, cwd=tmp_path, input=value, text=True, check=True, capture_output=True)
     with started(tmp_path, "up", "--workers", "1") as crew:
         api = Api(Connection(Project(tmp_path).socket))
         until(lambda: answers(Project(tmp_path).socket), "the crew is up")
@@ -52,6 +58,7 @@ def test_each_matter_is_told_once_though_the_owner_dies_before_the_answer(tmp_pa
         until(lambda: len(hook.got) >= 2, "it comes again, for nobody knew that it was taken")
         told = json.loads(muster(tmp_path, "notify", "messages", "phone", "--json").stdout)
         until(lambda: _told(tmp_path), "it is known to be taken")
+        listed = [muster(tmp_path, "notify", "list", *how).stdout for how in ((), ("--json",))]
         tested = muster(tmp_path, "notify", "test", "phone")
         assert (tested.returncode, tested.stdout) == (0, "phone  has taken a test: answered 204\n"), (
             tested.stderr
@@ -62,6 +69,10 @@ def test_each_matter_is_told_once_though_the_owner_dies_before_the_answer(tmp_pa
     assert len(set(ids)) == 2 and ids[0] == ids[1], "one matter and a test"
     assert {headers["authorization"] for headers, _ in hook.got} == {f"Bearer {TOKEN}"}
     assert len(told) == 1
+    for text in listed:
+        assert (
+            "phone" in text and "chat" in text and TOKEN not in text and CHAT.rpartition("/")[2] not in text
+        )
     first = ntfy(hook)[0]
     assert (first["topic"], first["title"], first["tags"]) == ("hook", "tasks/dies has failed", ["dead"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from hook_receiver import Hook, receiving
 from muster.client.api import Api, patiently
 from muster.client.http import Connection
 from muster.model.errors import MusterError
@@ -134,12 +136,51 @@ def test_one_plan_is_one_though_two_servers_hear_of_it_at_once(roomy: Servers) -
         assert sorted(plan["name"] for plan in api.get("/api/v1/plans")) == sorted(f"p{n}" for n in range(15))
 
 
+NOTIFY = """\
+[notify]
+link = "https://{name}.example"
+[channels.desk]
+kind = "webhook"
+url = "{url}"
+private = true
+tell = ["settled"]
+"""
+
+
+@pytest.fixture
+def telling(tmp_path: Path, empty: str) -> Iterator[tuple[Servers, Hook]]:
+    """Each server tells by links to itself."""
+    two = Servers(tmp_path, empty, 2)
+    with receiving() as hook, contextlib.closing(two):
+        hook.answers.set()
+        for server in two.every:
+            with (server.folder / "muster.toml").open("a") as settings:
+                settings.write(NOTIFY.format(name=server.folder.name, url=hook.url))
+        two.start()
+        yield two, hook
+
+
+def settle(servers: Servers, server: SharedServer, plan: str) -> None:
+    with contextlib.closing(servers.api(server)) as api:
+        number = api.post("/api/v1/agent-tasks", {"title": plan, "plan": plan})["id"]
+        api.post(f"/api/v1/agent-tasks/{number}/complete", {"actor": "user:ann"})
+
+
+def told_by(hook: Hook, plan: str) -> list[str]:
+    links = [json.loads(body)["link"] for _, body in hook.got]
+    return [link.partition(".")[0].removeprefix("https://") for link in links if link.endswith(f"/{plan}")]
+
+
 @pytest.mark.promise("S10")
-def test_a_killed_leader_is_replaced_and_its_loops_go_on(two: Servers) -> None:
+def test_a_killed_leader_is_replaced_and_its_loops_go_on(telling: tuple[Servers, Hook]) -> None:
+    two, hook = telling
     leader = two.leader
     assert leader is not None
     term = leader.term
     (other,) = [server for server in two.every if server is not leader]
+    settle(two, other, "first")
+    until(lambda: told_by(hook, "first"), "people are told")
+    until(lambda: _taken(two, other), "it is known to be taken")
     worker = FarWorkers(lambda: two.api(leader))
     add(two, leader, "left")
     (job,) = worker.claim()
@@ -151,8 +192,19 @@ def test_a_killed_leader_is_replaced_and_its_loops_go_on(two: Servers) -> None:
     assert (again["taskId"], again["epoch"]) == (job["taskId"], job["epoch"] + 1)
     leader.start()
     assert not leader.leads
+    settle(two, leader, "second")
+    until(lambda: told_by(hook, "second"), "people are told")
+    until(lambda: _taken(two, other), "it is known to be taken")
     assert other.end() == 0
     until(lambda: leader.leads, "a leader that ends leaves its place at once")
+    names = [leader.folder.name, other.folder.name]
+    assert [told_by(hook, plan) for plan in ("first", "second")] == [[name] for name in names]
+
+
+def _taken(servers: Servers, server: SharedServer) -> bool:
+    with contextlib.closing(servers.api(server)) as api:
+        told = api.get("/api/v1/channels/desk/messages")
+    return all(one["deliveredAtMs"] is not None for one in told)
 
 
 @pytest.mark.promise("S10")

@@ -13,9 +13,11 @@ _KEEP, _PUT_BACK = "\x1b[22;2t", "\x1b[23;2t"
 
 
 def matters_of(inbox: dict[str, Any]) -> frozenset[object]:
-    """Each thing that waits; a task that asks again is another one."""
+    """Each thing that waits, of an inbox or of all that was gathered; a task that asks again is another one."""
     tasks = {(task["id"], task["epoch"], task["status"]) for task in inbox["tasks"]}
     others = {("webhook", one["id"]) for one in inbox["webhooks"]} | set(inbox.get("channels", {}))
+    others |= {("pool", name) for name in inbox.get("pools", ())}
+    others |= {("budget", plan["name"]) for plan in inbox.get("plans", ())}
     return frozenset(tasks | others | {("file", file["plan"]) for file in inbox["files"]})
 
 
@@ -41,4 +43,6 @@ class Attention:
         return f"{_KEEP if begins else ''}\x1b]2;{number}muster {self._name}\x1b\\{bell}"
 
     def over(self) -> str:
-        return _PUT_BACK if self._settings.title and self._known is not None else ""
+        """Nobody looks any more; who comes again is told as at the beginning."""
+        begun, self._known = self._known is not None, None
+        return _PUT_BACK if self._settings.title and begun else ""

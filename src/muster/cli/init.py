@@ -131,7 +131,7 @@ CONFIG = """\
 # How you are told what waits for you: docs/how-to/notifications.md, muster notify test NAME.
 [notify]
 #link = "https://muster.example.org"   # the pages as you reach them, for links in messages
-#title = true            # `muster up` and `run` say in the terminal's title how much waits for you
+#title = true            # `muster up`, `run` and `watch` say in the terminal's title how much waits
 #bell = true             # and ring its bell for something new
 
 #[channels.phone]

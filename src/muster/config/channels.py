@@ -110,7 +110,7 @@ class NotifySettings(Section, frozen=True, kw_only=True):
         "the address of the pages as people reach it, for links in messages; without it none are sent",
     )
     title: bool = setting(
-        True, "title", read_flag, "whether `muster up` and `run` say in the terminal's title how much waits"
+        True, "title", read_flag, "whether `muster up`, `run` and `watch` say in the title how much waits"
     )
     bell: bool = setting(True, "bell", read_flag, "whether they ring its bell for something new")
 

@@ -59,6 +59,10 @@ TASK_ACTIONS: dict[str, Action] = {
     "archive": Action("Archive", (), "It is hidden for good."),
 }
 """Those of model.actions that people have forms for, by the same names."""
+BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
+"""Those that are offered for many tasks at once ..."""
+BULK_MAX = 500
+"""... and for how many."""
 PLAN_ACTIONS = {
     "pause": Action("Pause"),
     "resume": Action("Resume"),

@@ -22,6 +22,8 @@ class KeyBinding(NamedTuple):
     """Of `forms.TASK_ACTIONS` or `forms.PLAN_ACTIONS`: it does the first one that is possible."""
     terminal: bool = True
     """False: it is about what only pages have."""
+    many: bool = False
+    """It is done with all that are listed."""
 
 
 def _form(*names: str) -> tuple[str, str]:
@@ -29,6 +31,11 @@ def _form(*names: str) -> tuple[str, str]:
     found = [f'[data-actions] [action$="/{name}"] button' for name in names]
     found += [f'[data-actions] a[href$="/{name}"]' for name in names]
     return "press", ", ".join(found)
+
+
+def _all(name: str) -> tuple[str, str]:
+    """Presses the link to the page that names them."""
+    return "press", f'[data-live="bulk"] a[href^="/bulk/{name}"]'
 
 
 KEYS = (
@@ -61,6 +68,16 @@ KEYS = (
     KeyBinding("d", "mark it as done (asks first)", _form("complete"), "", ("complete",)),
     KeyBinding("t", "give it to another agent", _form("transfer"), "", ("transfer",)),
     KeyBinding("A", "archive it (asks first)", _form("archive"), "", ("archive",)),
+    KeyBinding("M", "merge the branch of a plan (asks first)", _form("merge"), "merge", ("merge",)),
+    KeyBinding("* r", "retry all that are listed (asks first)", _all("retry"), "", ("retry",), many=True),
+    KeyBinding("* p", "pause all that are listed (asks first)", _all("pause"), "", ("pause",), many=True),
+    KeyBinding("* u", "resume all that are listed (asks first)", _all("resume"), "", ("resume",), many=True),
+    KeyBinding("* y", "accept all that are listed (asks first)", _all("accept"), "", ("accept",), many=True),
+    KeyBinding("* s", "skip all that are listed (asks first)", _all("skip"), "", ("skip",), many=True),
+    KeyBinding("* c", "cancel all that are listed (asks first)", _all("cancel"), "", ("cancel",), many=True),
+    KeyBinding(
+        "* A", "archive all that are listed (asks first)", _all("archive"), "", ("archive",), many=True
+    ),
     KeyBinding("J", "scroll what an agent says down", ("scroll", "1")),
     KeyBinding("K", "scroll it up", ("scroll", "-1")),
     KeyBinding("f", "follow what it says, or stop that", ("press", "[data-follow]")),

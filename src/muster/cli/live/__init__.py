@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
+from muster.cli.attention import Attention, matters_of
 from muster.cli.context import Context
 from muster.cli.live.draw import draw
 from muster.cli.live.feed import Listing, LiveFeed, needs_of, no_crew, rights_of
@@ -9,6 +12,8 @@ from muster.cli.live.news import News
 from muster.cli.live.state import State
 from muster.cli.live.terminal import Terminal
 from muster.cli.output import Screen, now_ms
+from muster.config.channels import NotifySettings
+from muster.model.errors import BadConfig
 
 STARTLED_S = 0.4
 """Who goes on typing after a question was left presses nothing with it."""
@@ -34,10 +39,13 @@ def watch(context: Context, first: News, *, plan: str | None, colour: str) -> in
     state = State(plan=plan)
     state.show(first, now_ms())
     screen = Screen(colour)
-    with LiveFeed(context, plan) as feed, Terminal(wake=feed.wake_fd) as terminal:
+    attention = _attention(context)
+    with LiveFeed(context, plan) as feed, Terminal(wake=feed.wake_fd, after=attention.over) as terminal:
         while not state.done:
             for news in feed.take():
                 state.show(news, now_ms())
+            if state.needs is not None:
+                terminal.say(attention.told(matters_of(state.needs)))
             feed.choose(state.log_wanted(), state.detail_wanted(), state.reviewing)
             terminal.draw(draw(state, terminal.size(), screen, now_ms=now_ms()))
             for key in terminal.keys(TICK_S):
@@ -48,3 +56,14 @@ def watch(context: Context, first: News, *, plan: str | None, colour: str) -> in
                     terminal.drop_keys(STARTLED_S)
                     break
     return 0
+
+
+def _attention(context: Context) -> Attention:
+    """Of this folder's settings; of a server's nothing is known."""
+    if context.here is None:
+        return Attention(urlsplit(context.reach["MUSTER_SERVER"]).hostname or "", NotifySettings())
+    try:
+        settings = context.settings().notify
+    except BadConfig:  # of which other commands tell
+        settings = NotifySettings()
+    return Attention(context.here.root.name, settings)

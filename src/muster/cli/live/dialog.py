@@ -12,13 +12,25 @@ from typing import Any, NamedTuple
 
 from muster.cli.live.review import ReviewedWork
 from muster.cli.output import ref_of
-from muster.model.forms import PLAN_ACTIONS, POOL_ACTIONS, TASK_ACTIONS, Action, FormField, body_of_form
+from muster.model.forms import (
+    BULK_MAX,
+    PLAN_ACTIONS,
+    POOL_ACTIONS,
+    TASK_ACTIONS,
+    Action,
+    FormField,
+    body_of_form,
+)
 from muster.model.json_value import Json
+from muster.model.wording import counted
 
 TEXT_CHARS_MAX = 10_000
 NOTHING = "nothing was changed"
 _QUESTION = -1
 _ALLOW, _DENY = "y", "n"
+COMING = "coming"
+"""Asks what a merge would bring."""
+NAMED_MAX = 8
 
 
 class Prompt(NamedTuple):
@@ -34,6 +46,8 @@ class Prompt(NamedTuple):
     """What it is called where it is told that it was done."""
     work: ReviewedWork | None = None
     """What was looked at before; it is refused where there is other work by now."""
+    rows: tuple[Json, ...] = ()
+    """All with which it is done; empty: with `row` alone."""
 
 
 @dataclass
@@ -89,6 +103,7 @@ class Dialog:
     """Of what was written; None: as forms of the pages do.  Raises MusterError."""
     seq: int | None = None
     work: ReviewedWork | None = None
+    rows: tuple[Json, ...] = ()
     at: int = _QUESTION
     lines: dict[str, InputLine] = field(default_factory=dict)
     flags: set[str] = field(default_factory=set)
@@ -154,7 +169,7 @@ class Dialog:
         made = Action(self.label, tuple(self.fields))
         body = self.body(fields) if self.body is not None else body_of_form(made, fields)
         label = {True: "Allow", False: "Deny"}.get(more.get("allow", ""), self.label)
-        return Prompt(self.action, self.row, {**body, **more}, self.seq, label, self.work)
+        return Prompt(self.action, self.row, {**body, **more}, self.seq, label, self.work, self.rows)
 
 
 def dialog_of(action: str, row: Json, seq: int | None = None) -> Dialog:
@@ -172,6 +187,25 @@ def dialog_of(action: str, row: Json, seq: int | None = None) -> Dialog:
         seq=seq,
     )
     return _answering(made, row) if action == "answer" else made
+
+
+def dialog_of_all(action: str, rows: Sequence[Json]) -> Dialog:
+    """What is asked before `action` is done with all of these, as far as they are not too many for one time."""
+    some = tuple(rows[:BULK_MAX])
+    wanted = TASK_ACTIONS[action]
+    names = ", ".join(ref_of(row) for row in some[:NAMED_MAX])
+    more = f" and {len(some) - NAMED_MAX} more" if len(some) > NAMED_MAX else ""
+    left = f"{len(rows) - BULK_MAX} others are left for another time." if len(rows) > BULK_MAX else ""
+    all_of_them = {"id": "all", "kind": "all", "plan": "", "key": counted(len(some), "task")}
+    return Dialog(
+        title=f"{wanted.label}: {counted(len(some), 'task')}",
+        action=action,
+        row=all_of_them,
+        fields=wanted.fields,
+        says=tuple(filter(None, (f"{names}{more}", left, wanted.warns))),
+        label=wanted.label,
+        rows=some,
+    )
 
 
 def _answering(made: Dialog, row: Json) -> Dialog:

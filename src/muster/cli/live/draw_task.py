@@ -21,7 +21,7 @@ from muster.cli.output import (
 from muster.model import shown
 from muster.model.json_value import Json
 
-ATTEMPTS_SHOWN = 5
+ATTEMPTS_SHOWN = MADE_SHOWN = 5
 _NAMES = 9
 
 
@@ -62,6 +62,12 @@ def _said(task: Json, detail: Json | None) -> Iterator[tuple[str, str]]:
         yield "Blocks", ", ".join(detail["blocks"])
     if detail["summary"]:
         yield "Said", detail["summary"]
+    if detail["artifacts"]:
+        made = [f"{name}  {location}" for name, location in detail["artifacts"]]
+        yield (
+            "Made",
+            "\n".join([*made[:MADE_SHOWN], f"muster artifact get {shown.shell_word(ref_of(task))} NAME"]),
+        )
     if detail["usage"]:
         yield "Cost", usage_words(detail["usage"])
 

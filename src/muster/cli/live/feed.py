@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, Self
 
 from muster.cli.context import Context, actor
-from muster.cli.live.dialog import Prompt
+from muster.cli.live.dialog import COMING, Prompt
 from muster.cli.live.news import News
 from muster.cli.live.output_window import LOG_LINES_MAX
 from muster.cli.live.review import ReviewedWork
@@ -30,6 +30,7 @@ from muster.model.forms import other_question
 from muster.model.json_value import Json
 from muster.model.needs import gathered
 from muster.model.reviews import refuse_other_work, work_of
+from muster.model.wording import counted
 
 TASKS_MAX = 10_000
 """Of each kind that is asked for: the first ones of all, those at work or failed, and those that wait."""
@@ -154,6 +155,7 @@ class LiveFeed:
         self._work: tuple[int, int] | None = None
         self._worked: tuple[int, int] | None = None
         """Whose work was brought already."""
+        self._coming: Json | None = None
         self._rest = _Rest(self._headers)
         self._log = _Log(context.here)
         self.wake_fd, self._wake = os.pipe()
@@ -222,8 +224,13 @@ class LiveFeed:
             log=log,
             log_of=self._log.of,
             told=told,
+            coming=self._taken_coming(),
             cut=self._listing.cut,
         )
+
+    def _taken_coming(self) -> Json | None:
+        found, self._coming = self._coming, None
+        return found
 
     def _look(self) -> tuple[ReviewedWork | None, str]:
         """What was changed, once, or why that cannot be shown.  Raises Unavailable."""
@@ -258,20 +265,23 @@ class LiveFeed:
                 told = f"{ref}: {asked.action}: nobody has answered, so it was not sent; nothing was changed"
                 continue
             try:
-                self._do(asked, ref)
+                told = self._do(asked, ref)
             except Unavailable as error:
                 known = "nobody knows whether it was done" if self._connection.sent else "nothing was changed"
                 told = f"{ref}: {asked.action}: {error.message}; {known}"
             except MusterError as error:
                 number = asked.row["id"]
                 told = (refused(error, ref, number) if isinstance(number, int) else error).message
-            else:
-                told = f"{ref}: {asked.label}: done"
         return told
 
-    def _do(self, asked: Prompt, ref: str) -> None:
-        """Raises MusterError."""
+    def _do(self, asked: Prompt, ref: str) -> str:
+        """What has become of it.  Raises MusterError."""
         row, seq = asked.row, asked.seq
+        if asked.action == COMING:
+            self._coming = self._api.get(path_to(row, "merge"))
+            return ""
+        if asked.rows:
+            return self._do_all(asked)
         if asked.action == "answer":
             detail = self._api.get(task_path(row["id"]))
             if (detail["task"]["question"], detail["task"]["wish"]) != (row["question"], row["wish"]):
@@ -283,6 +293,26 @@ class LiveFeed:
         headers = self._headers if seq is None else {**self._headers, "If-Match": f'"{seq}"'}
         api = Api(self._connection, headers)
         api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
+        return f"{ref}: {asked.label}: done"
+
+    def _do_all(self, asked: Prompt) -> str:
+        """To each that still can take it."""
+        done, problems = 0, list[str]()
+        for row in asked.rows:
+            try:
+                self._api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
+            except Unavailable as error:
+                left = len(asked.rows) - done - len(problems)
+                problems.append(
+                    f"{error.message}; of {counted(left, 'task')} nobody knows whether it was done"
+                )
+                break
+            except MusterError as error:
+                problems.append(f"{ref_of(row)}: {error.message}")
+            else:
+                done += 1
+        told = f"{asked.label}: done with {counted(done, 'task')}"
+        return f"{told}; not with {len(asked.rows) - done}: {problems[0]}" if problems else told
 
 
 class _Rest:

@@ -24,6 +24,8 @@ class News(NamedTuple):
     """What the attempt that is reviewed has changed."""
     no_work: str = ""
     """Why that cannot be shown."""
+    coming: Json | None = None
+    """What the merge of a plan's branch would bring, once it was asked for."""
     rights: frozenset[Right] | None = None
     """What who looks may do; None: as before."""
     log: Sequence[str] = ()

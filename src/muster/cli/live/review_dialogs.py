@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from muster.cli.live.dialog import Dialog
+from muster.cli.live.dialog import Dialog, dialog_of
 from muster.cli.live.review import Review
-from muster.cli.output import ref_of
+from muster.cli.output import ref_of, shell_word
 from muster.model.forms import FormField
 from muster.model.json_value import Json
 from muster.model.reviews import review_note
+from muster.model.wording import counted
 
 COMMENT = "comment"
 
@@ -31,6 +32,20 @@ def sending_back(action: str, row: Json, seq: int | None, review: Review | None)
         at=0,
         work=review.work if remarks and review is not None else None,
     )
+
+
+def merging(coming: Json, row: Json) -> Dialog | str:
+    """What is asked before a plan's branch is merged, or why there is nothing to ask."""
+    into, branch, name = coming["into"] or "your commit", coming["branch"], shell_word(row["key"])
+    if not coming["commits"]:
+        return f"there is nothing to merge: {into} has all of {branch}"
+    if coming["conflicts"]:
+        return f"there would be conflicts in {', '.join(coming['conflicts'])}: muster plan merge {name}"
+    brought = f"{counted(len(coming['commits']), 'commit')}, {counted(len(coming['files']), 'file')}"
+    told = [f"{one['commit'][:9]} {one['task'] or 'no task'}: {one['subject']}" for one in coming["commits"]]
+    made = dialog_of("merge", row)
+    made.says = (f"{brought} from {branch} into {into}:", *told)
+    return made
 
 
 def commenting(review: Review, place: tuple[int, str], row: Json) -> Dialog:

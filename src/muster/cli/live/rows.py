@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from muster.cli.output import paused_line, shell_word
 from muster.client.api import path_of, plan_path, task_path
@@ -10,6 +10,7 @@ from muster.model import shown
 from muster.model.forms import possible_for_plan
 from muster.model.json_value import Json
 from muster.model.needs import KINDS
+from muster.model.states import FINAL, HELD
 
 RowId = int | str
 """Of a task its number."""
@@ -35,7 +36,7 @@ def plan_rows(plans: Iterable[Json]) -> list[Json]:
             plan["name"],
             "plan",
             paused_line(plan) if plan["paused"] else counts_line(plan["counts"]),
-            actions=tuple(possible_for_plan(plan, settled=False)),
+            actions=(*possible_for_plan(plan, settled=False), "merge"),
             paused=plan["paused"],
         )
         for plan in plans
@@ -97,3 +98,26 @@ def _row(
     row |= {"state": "paused" if paused else "running", "word": word, "status": "", "actions": list(actions)}
     row |= {"agent": None, "wantedAgent": None, "epoch": 0, "percent": 0, "step": "", "startedAtMs": None}
     return {**row, "question": "", "wish": "", "needsPerson": kind != "plan"}
+
+
+def rank(task: Json) -> int:
+    """What needs a person, then what is at work, then what waits, then what has ended."""
+    if task["needsPerson"]:
+        return 0
+    if task["status"] in HELD:
+        return 1
+    return 3 if task["status"] in FINAL else 2
+
+
+def nearest(row: RowId | None, before: Sequence[RowId], now: Collection[RowId]) -> RowId | None:
+    """A row that is there: this one, or else the next of those that stood below it, or above it."""
+    if row is None or row in now:
+        return row
+    at = before.index(row) if row in before else len(before)
+    return next((other for other in (*before[at:], *reversed(before[:at])) if other in now), None)
+
+
+def above(row: RowId | None, order: Sequence[RowId]) -> RowId:
+    """The first row, or of tasks the first one that is newer than this."""
+    numbers = (other for other in order if isinstance(row, int) and isinstance(other, int) and other > row)
+    return order[0] if row is None else next(numbers, order[-1])

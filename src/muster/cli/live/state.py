@@ -11,18 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.cli.live.dialog import NOTHING, Dialog, InputLine, Prompt, dialog_of, label_of
+from muster.cli.live.dialog import (
+    COMING,
+    NOTHING,
+    Dialog,
+    InputLine,
+    Prompt,
+    dialog_of,
+    dialog_of_all,
+    label_of,
+)
 from muster.cli.live.news import News
 from muster.cli.live.output_window import OutputWindow
 from muster.cli.live.review import Review, ReviewedWork
-from muster.cli.live.review_dialogs import COMMENT, commenting, sending_back
-from muster.cli.live.rows import RowId, need_rows, path_to, plan_rows, row_id
+from muster.cli.live.review_dialogs import COMMENT, commenting, merging, sending_back
+from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id
 from muster.cli.output import ref_of
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.json_value import Json
 from muster.model.keys import BY_KEY, KEYS, KeyBinding
 from muster.model.reviews import REMARKS_MAX
-from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, TaskStatus
 from muster.web.rights import right_for
 
 AT_ONCE = frozenset({"pause", "resume", "open"})
@@ -97,6 +106,8 @@ class State:
             self._take_work(news.work, news.no_work)
         if news.told:
             self.message = news.told
+        if news.coming is not None:
+            self._ask_merge(news.coming)
         self.link, self.cut = news.link, news.cut
         if news.log_of is not None and news.log_of == self.output.of:
             self.output.take(news.log)
@@ -125,6 +136,13 @@ class State:
         found = self.review
         return found if found is not None and found.work.of == self.reviewing else None
 
+    def _ask_merge(self, coming: Json) -> None:
+        """Unless its reader has gone on to something else."""
+        row = self.chosen_row if self.chosen == f"plan {coming['plan']}" else None
+        if self.dialog is None and row is not None:
+            asked = merging(coming, row)
+            self.message, self.dialog = (asked, None) if isinstance(asked, str) else ("", asked)
+
     def _plans(self) -> list[Json]:
         plans: list[Json] = self.status["status"]["plans"] if self.status else []
         return [plan for plan in plans if self.plan in (None, plan["name"])]
@@ -141,8 +159,8 @@ class State:
         shown = set(self._order)
         if not shown:
             return
-        self.top = _nearest(self.top, before, shown)
-        self.chosen = _nearest(self.chosen, before, shown) or _above(self.chosen, self._order)
+        self.top = nearest(self.top, before, shown)
+        self.chosen = nearest(self.chosen, before, shown) or above(self.chosen, self._order)
 
     def _candidates(self) -> Iterator[RowId]:
         """The rows of this view, in its order."""
@@ -151,7 +169,7 @@ class State:
         match self.view:
             case "overview":
                 yield from needed
-                yield from sorted(fitting, key=lambda number: _rank(self.tasks[number]))
+                yield from sorted(fitting, key=lambda number: rank(self.tasks[number]))
             case "inbox":
                 yield from needed
                 found = self.needs["tasks"] if self.needs else ()
@@ -426,13 +444,16 @@ class State:
         if row is None:
             return ""
         found = (one for one in key.actions if one in row["actions"] and self._may(row, one))
-        return next(found, "")
+        return "" if key.many else next(found, "")
 
     def _may(self, row: Json, action: str) -> bool:
         return right_for("POST", path_to(row, action).split("/")) in self.rights
 
     def _act(self, key: KeyBinding) -> Prompt | None:
         """What can be taken back by the same key is done at once; all else is asked back."""
+        if key.many:
+            self._act_on_all(key.actions[0])
+            return None
         row = self.chosen_row
         if row is None:
             self.message = "no task is chosen"
@@ -441,6 +462,9 @@ class State:
         if not action:
             self.message = self._why_not(key, row)
             return None
+        if action == "merge":
+            self.message = "what it would bring is asked for"
+            return Prompt(COMING, row)
         seq = self._seq_of(row)
         if key.key == "b":
             self.dialog = sending_back(action, row, seq, self.review_shown)
@@ -449,6 +473,15 @@ class State:
         else:
             self.dialog = dialog_of(action, row, seq)
         return None
+
+    def _act_on_all(self, action: str) -> None:
+        rows = [row for row in self.rows() if "kind" not in row and action in row["actions"]]
+        if rows and not self._may(rows[0], action):
+            self.message = f"{action}: this is not yours to do here; {NOTHING}"
+        elif not rows:
+            self.message = f"{action}: possible with none that is listed"
+        else:
+            self.dialog = dialog_of_all(action, rows)
 
     def _why_not(self, key: KeyBinding, row: Json) -> str:
         """In the words of the pages."""
@@ -464,26 +497,3 @@ class State:
             return None
         seq: int = detail["events"][-1]["seq"]
         return seq
-
-
-def _rank(task: Json) -> int:
-    """What needs a person, then what is at work, then what waits, then what has ended."""
-    if task["needsPerson"]:
-        return 0
-    if task["status"] in HELD:
-        return 1
-    return 3 if task["status"] in FINAL else 2
-
-
-def _nearest(row: RowId | None, before: Sequence[RowId], now: Collection[RowId]) -> RowId | None:
-    """A row that is there: this one, or else the next of those that stood below it, or above it."""
-    if row is None or row in now:
-        return row
-    at = before.index(row) if row in before else len(before)
-    return next((other for other in (*before[at:], *reversed(before[:at])) if other in now), None)
-
-
-def _above(row: RowId | None, order: Sequence[RowId]) -> RowId:
-    """The first row, or of tasks the first one that is newer than this."""
-    numbers = (other for other in order if isinstance(row, int) and isinstance(other, int) and other > row)
-    return order[0] if row is None else next(numbers, order[-1])

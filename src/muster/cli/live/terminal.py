@@ -10,7 +10,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Self
 
@@ -62,10 +62,12 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 class Terminal:
     """Use with `with`: whatever ends the block, and also Ctrl-Z, the terminal is as it was before."""
 
-    def __init__(self, *, wake: int) -> None:
+    def __init__(self, *, wake: int, after: Callable[[], str] = str) -> None:
+        """`after`: what puts back what `say` has changed."""
         self._in = sys.stdin.fileno()
         self._out = sys.stdout.fileno()
         self._wake = wake
+        self._after = after
         self._drawn: list[str] = []
         self._size = (0, 0)
         self._before: list[Any] = []
@@ -95,7 +97,7 @@ class Terminal:
     def _leave(self) -> None:
         # A terminal that was closed has nothing to be restored.
         with contextlib.suppress(OSError, termios.error):
-            self._write(_LEAVE)
+            self._write(self._after() + _LEAVE)
             termios.tcsetattr(self._in, termios.TCSADRAIN, self._before)
 
     def _suspend(self, _: int, __: FrameType | None) -> None:
@@ -121,6 +123,11 @@ class Terminal:
         self._drawn = list(lines)
         if parts:
             self._write("".join(parts) + "\x1b[0m")
+
+    def say(self, sequence: str) -> None:
+        """What moves no cursor: a title, a bell."""
+        if sequence:
+            self._write(sequence)
 
     def keys(self, timeout_s: float) -> Iterator[str]:
         """Waits for a key, the wake-up or the time, and gives the keys that were pressed."""

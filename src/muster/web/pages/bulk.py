@@ -11,14 +11,13 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.model.errors import BadInput, NotFound
-from muster.model.forms import TASK_ACTIONS, Action, body_of_form
+from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form
 from muster.model.json_value import Json
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import counted, task_name
 from muster.web.backend import Backend
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.forms import ask_api, refuse_action
-from muster.web.pages.task_forms import BULK
 from muster.web.pages.tasks import TablePageQuery, address_of
 from muster.web.routes import Routes
 from muster.web.tasks import filter_of
@@ -26,8 +25,6 @@ from muster.web.visits import posted
 
 routes = Routes(pages=True)
 
-BULK_MAX = 500
-"""Of one press."""
 NAMED_MAX = 50
 
 

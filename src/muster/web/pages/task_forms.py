@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from muster.model.errors import Conflict, MusterError, NotFound
-from muster.model.forms import TASK_ACTIONS, Action, body_of_form, other_question
+from muster.model.forms import BULK, TASK_ACTIONS, Action, body_of_form, other_question
 from muster.model.json_value import Json
 from muster.model.views import TaskView
 from muster.model.wording import task_name
@@ -17,9 +17,6 @@ from muster.web.routes import Routes
 from muster.web.visits import posted
 
 routes = Routes(pages=True)
-
-BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
-"""Those that are offered for many tasks at once."""
 
 
 def offered(tasks: Iterable[Json]) -> list[str]:
