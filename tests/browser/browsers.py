@@ -6,7 +6,9 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Playwright
@@ -33,11 +35,24 @@ def chromium() -> str:
     raise NotInstalled("no Chromium is on PATH: apt install chromium")
 
 
-def launched(playwright: Playwright) -> Browser:
-    """Raises NotInstalled."""
+@contextmanager
+def launched(playwright: Playwright) -> Iterator[Browser]:
+    """With a temporary folder of its own: what its processes make there stays where they are ended in the middle.
+
+    Raises NotInstalled."""
     # Chromium's own sandbox refuses to be root's.
     options = ["--no-sandbox"] if os.geteuid() == 0 else []
-    return playwright.chromium.launch(executable_path=chromium(), args=[*options, "--disable-dev-shm-usage"])
+    path = chromium()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        made = playwright.chromium.launch(
+            executable_path=path,
+            args=[*options, "--disable-dev-shm-usage"],
+            env={**os.environ, "TMPDIR": folder},
+        )
+        try:
+            yield made
+        finally:
+            made.close()
 
 
 def sign_in_path(far: FarOwner) -> str:

@@ -18,11 +18,11 @@ def browser() -> Iterator[Browser]:
     """Of the test's own: while one is there its loop runs in this thread, where no other could."""
     with sync_playwright() as playwright:
         try:
-            made = browsers.launched(playwright)
+            browsers.chromium()
         except browsers.NotInstalled as missing:
             pytest.skip(str(missing))
-        yield made
-        made.close()
+        with browsers.launched(playwright) as made:
+            yield made
 
 
 @pytest.fixture

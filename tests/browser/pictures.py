@@ -233,14 +233,14 @@ def main() -> int:
         sync_playwright() as playwright,
     ):
         try:
-            browser = browsers.launched(playwright)
+            browsers.chromium()
         except browsers.NotInstalled as missing:
             print(missing, file=sys.stderr)
             return 1
-        for name, data in pictures(browser, owner):
-            (FOLDER / f"{name}.png").write_bytes(data)
-            print(f"{name}.png  {len(data) // 1000} KB")
-        browser.close()
+        with browsers.launched(playwright) as browser:
+            for name, data in pictures(browser, owner):
+                (FOLDER / f"{name}.png").write_bytes(data)
+                print(f"{name}.png  {len(data) // 1000} KB")
     return 0
 
 

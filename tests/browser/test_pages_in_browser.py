@@ -144,7 +144,9 @@ def test_the_next_attempt_speaks_on_the_page_that_is_open(far: FarOwner, let_in:
     expect(page.locator("#link")).to_have_text(re.compile("1 not shown"))
     expect(transcript).to_have_text("of the second")  # who reads is not taken elsewhere
     button.click()
+    far.log(number, 3, b"of the third\n")
     expect(page.get_by_role("heading", name="What attempt 3 said and did")).to_be_visible()
+    expect(transcript).to_have_text("of the third")
 
 
 def test_nothing_is_taken_from_under_who_types(far: FarOwner, let_in: Let) -> None:
