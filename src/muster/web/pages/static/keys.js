@@ -2,6 +2,7 @@
 // what a link or a button of the page does: it is pressed.  They can be switched off: who speaks to the machine would
 // press them by accident.
 import { KEYS } from "./key_list.js";
+import { openPalette } from "./palette.js";
 
 const OFF = "muster-keys-off";
 const DOES = {
@@ -16,10 +17,10 @@ const DOES = {
 const act = (key) => DOES[key.does](key.to);
 let begun = "";
 
-addEventListener("keydown", async (event) => {
+addEventListener("keydown", (event) => {
   if (event.key === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey) {
     event.preventDefault();
-    const { openPalette } = await import("./palette.js");
+    // At once: what is typed next is the palette's, and no key of the page.
     if (!document.querySelector("dialog[open]")) openPalette();
     return;
   }
