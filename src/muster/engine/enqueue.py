@@ -356,22 +356,27 @@ class Enqueuer:
         now = view.now
         parents = tuple({ids[parent]: parent in done for parent in spec.depends_on}.items())
         spec = self.policy.filled(self._with_profile(spec))
-        lane = lane_key(plan.id, spec)
-        decision = enqueued(
+        made = view.alike.copied(
             spec,
             task_id=kept.task_id,
-            workspace_id=view.tx.workspace_id,
             plan_id=plan.id,
-            lane_id=await view.tx.lane_id(lane, now.wall_ms),
-            unmet=sum(not met for _, met in parents) if parents else 0,
             actor=command.actor,
+            sealed=kept.sealed,
+            parents=parents,
             now=now,
         )
-        view.add(decision)
-        if spec.idempotency_key is not None:
-            await view.tx.add_idempotent(spec.idempotency_key, kept.body_hash, kept.task_id, now.wall_ms)
-        view.insert(
-            NewTask(
+        if made is None:
+            decision = enqueued(
+                spec,
+                task_id=kept.task_id,
+                workspace_id=view.tx.workspace_id,
+                plan_id=plan.id,
+                lane_id=await view.tx.lane_id(lane_key(plan.id, spec), now.wall_ms),
+                unmet=sum(not met for _, met in parents) if parents else 0,
+                actor=command.actor,
+                now=now,
+            )
+            new = NewTask(
                 **values_of(spec, now.wall_ms),
                 task_id=kept.task_id,
                 input_sealed=kept.sealed,
@@ -382,9 +387,13 @@ class Enqueuer:
                 created_by=command.actor,
                 created_at_ms=now.wall_ms,
                 dependencies=parents,
-            ),
-            decision.task,
-        )
+            )
+            made = view.alike.keep(spec, decision, new, now)
+        decision, new = made
+        view.add(decision)
+        if spec.idempotency_key is not None:
+            await view.tx.add_idempotent(spec.idempotency_key, kept.body_hash, kept.task_id, now.wall_ms)
+        view.insert(new, decision.task)
 
     def _with_profile(self, spec: c.Spec) -> c.Spec:
         """With the kind of agent that its words ask for, where it is left to them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
+from muster.engine.alike import Alike
 from muster.engine.fence import Incarnation
 from muster.engine.known import Known, Requests
 from muster.engine.outbox import Outbox
@@ -58,6 +59,7 @@ class View:
         self._clock = clock
         self.chance = chance
         self.retry = retry
+        self.alike = Alike()
         self._elsewhere: set[int] = set()
         """Numbers that were asked for and are those of other workspaces' tasks."""
         self._tasks: dict[int, Task] = {}

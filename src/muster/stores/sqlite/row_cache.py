@@ -23,7 +23,8 @@ KINDS_MAX = 40
 """Sets of changed columns that get a statement of their own; in practice they are as many as there are moves."""
 
 Row = tuple[Any, ...]
-Mask = tuple[bool, ...]
+Mask = bytes
+"""A 1 for each column that has changed: half the cost of a tuple as a key."""
 Statement = tuple[str, Callable[[Row], Row]]
 
 
@@ -94,7 +95,7 @@ class RowCache(Generic[R]):
             key = key_of(row)
             known = rows.get(key)
             # What was not touched is the same object; an equal one that is not costs a column too many.
-            mask = () if known is None else tuple(map(is_not, known[1], row))
+            mask = b"" if known is None else bytes(map(is_not, known[1], row))
             name, bind = kinds.get(mask) or self._kind(mask)
             made.setdefault(name, []).append(bind(row))
             note(key, now, row)
