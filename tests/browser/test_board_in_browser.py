@@ -5,7 +5,7 @@ from __future__ import annotations
 import browsers
 import pytest
 from browsers import Let
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from test_pages_in_browser import ask, violations
 
 from far_servers import FarOwner
@@ -127,6 +127,20 @@ def test_the_palette_finds_pages_actions_and_tasks(far: FarOwner, let_in: Let, a
     page.wait_for_url("**/plans/billing")
     page.goto("/find?q=billing/no")
     expect(page.locator("main")).to_contain_text("there is no task 'billing/no'")
+
+
+def test_what_is_typed_after_the_key_of_the_palette_is_its(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    late: list[Route] = []
+    opened: list[str] = []
+    page.route("**/*.js", lambda route: late.append(route) if opened else route.continue_())
+    page.goto("/tasks")
+    opened.append(page.url)  # a script that is asked for from now on comes after what is typed
+    page.keyboard.press("Control+k")
+    page.keyboard.type("billing/model")
+    for route in late:
+        route.continue_()
+    expect(page.get_by_role("combobox", name="Command, task or plan")).to_have_value("billing/model")
 
 
 def test_the_end_of_a_transcript_is_followed_until_it_is_not(far: FarOwner, let_in: Let) -> None:
