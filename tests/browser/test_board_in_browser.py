@@ -9,7 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from test_pages_in_browser import ask, violations
 
 from far_servers import FarOwner
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 expect.set_options(timeout=PATIENCE_S * 1000)
 
@@ -23,8 +23,24 @@ def axe() -> str:
 
 
 def drag(page: Page, name: str, column: str) -> None:
+    """As a hand does it: it takes the card, moves a little, then to the column."""
     card = page.locator("li.card").filter(has=page.get_by_role("link", name=name, exact=True))
-    card.drag_to(page.get_by_role("region", name=column), source_position={"x": 5, "y": 5})
+    target = page.get_by_role("region", name=column).bounding_box()
+    card.hover(position={"x": 5, "y": 5})
+    held = card.bounding_box()
+    assert held is not None and target is not None
+    page.mouse.down()
+    page.mouse.move(held["x"] + 12, held["y"] + 12)
+    page.mouse.move(target["x"] + target["width"] / 2, target["y"] + target["height"] / 2, steps=4)
+    page.mouse.up()
+
+
+def board(let_in: Let) -> Page:
+    """All of it in the window: nothing is scrolled in the middle of a drag."""
+    page = let_in(viewport={"width": 1280, "height": 1600})
+    page.goto("/tasks?view=board")
+    expect(page.locator("#link")).to_have_text("live")
+    return page
 
 
 FIRST_MOVE_IS_LATE = """() => {
@@ -45,14 +61,12 @@ def cards(page: Page, column: str) -> list[str]:
 
 
 def test_a_card_is_moved_by_a_command_or_says_why_not(far: FarOwner, let_in: Let, axe: str) -> None:
-    page = let_in()
-    page.goto("/tasks?view=board")
-    expect(page.locator("#link")).to_have_text("live")
+    page = board(let_in)
     page.evaluate("window.same = true")
     drag(page, "billing/other", "Paused")
     expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
     expect(page.get_by_role("region", name="Waiting")).not_to_contain_text("billing/other")
-    assert far.tasks()["other"].status == "PAUSED"
+    until(lambda: far.tasks()["other"].status == "PAUSED", "the server has paused it")
     drag(page, "billing/other", "At work")
     told = page.locator("#moved")
     expect(told).to_contain_text(
@@ -74,10 +88,19 @@ def test_a_card_is_moved_by_a_command_or_says_why_not(far: FarOwner, let_in: Let
     expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/tests")
 
 
+def test_no_card_moves_for_what_is_told(far: FarOwner, let_in: Let) -> None:
+    page = board(let_in)
+    before = page.locator(".board").bounding_box()
+    drag(page, "billing/other", "At work")
+    expect(page.locator("#moved")).to_contain_text("billing/other does not go to 'At work'")
+    expect(page.locator("#moved")).to_be_in_viewport()
+    assert page.locator(".board").bounding_box() == before, (
+        "whoever is about to take a card takes another one"
+    )
+
+
 def test_a_late_answer_does_not_hide_what_a_later_move_was_told(far: FarOwner, let_in: Let) -> None:
-    page = let_in()
-    page.goto("/tasks?view=board")
-    expect(page.locator("#link")).to_have_text("live")
+    page = board(let_in)
     page.evaluate(FIRST_MOVE_IS_LATE)
     drag(page, "billing/other", "Paused")
     expect(page.get_by_role("region", name="Paused")).to_contain_text("billing/other")
@@ -90,9 +113,7 @@ def test_a_late_answer_does_not_hide_what_a_later_move_was_told(far: FarOwner, l
 
 
 def test_a_card_goes_back_where_its_server_is_not_reached(far: FarOwner, let_in: Let) -> None:
-    page = let_in()
-    page.goto("/tasks?view=board")
-    expect(page.locator("#link")).to_have_text("live")
+    page = board(let_in)
     page.context.set_offline(True)
     drag(page, "billing/other", "Paused")
     expect(page.locator("#moved")).to_have_text("The server was not reached; nothing was changed.")

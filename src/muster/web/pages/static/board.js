@@ -1,5 +1,5 @@
 // A card that is dropped on a column asks the server to be moved there.  What that means, and whether it is possible,
-// the server says: what it refuses stands above the board with its reason, and the card is where it was.
+// the server says: what it refuses is told with its reason, and the card is where it was.
 
 const told = document.getElementById("moved");
 let card = null;
