@@ -102,6 +102,13 @@ def test_a_webhook_is_signed_where_it_has_a_secret(hook: Hook, monkeypatch: pyte
     assert (told["title"], told["link"], told["matters"]) == (NOTE.title, NOTE.link, ["needs-you"])
 
 
+@pytest.mark.parametrize("secret", ["correct-horse", "whsec_p\u00e4ss", "whsec_not base64"])
+def test_a_webhook_whose_secret_is_none_is_sent_nothing(hook: Hook, secret: str) -> None:
+    status, said = tell(ChannelConfig("x", kind="webhook", url=hook.url, private=True), secret)
+    assert status == 0 and said.startswith("its secret is not one of Standard Webhooks; whsec_ and then Base64")
+    assert secret not in said and hook.got == []
+
+
 def test_what_is_kept_of_a_try_has_no_secret(hook: Hook) -> None:
     status, said = tell(ChannelConfig("x", kind="slack"), "https://127.0.0.1:1/T000/very-secret")
     assert status == 0 and "channels.x.private = true" in said and "very-secret" not in said
@@ -198,6 +205,10 @@ def test_mail_logs_in_only_where_the_server_is_who_it_says(
         assert tell(config, PASSWORD) == (250, "answered 250")
         status, said = tell(config, "wrong password")
         assert status == 0 and said.startswith("the mail server answers 535") and "wrong password" not in said
+        status, said = tell(config, "p\u00e4ssword")
+        assert status == 0 and "ASCII letters alone" in said and "\u00e4" not in said
+        status, said = tell(mail(server.port, server=f"no..host:{server.port}"), PASSWORD)
+        assert status == 0 and said.startswith("the mail server's name, the user or the password")
     finally:
         server.stop()
     assert set(box.logins) == {b"crew"} and len(box.got) == 1

@@ -34,10 +34,13 @@ class Phone:
 
     def __init__(self) -> None:
         self.status = 200
+        self.breaks = False
         self.tries: list[Notification] = []
 
     async def __call__(self, note: Notification) -> tuple[int, str]:
         self.tries.append(note)
+        if self.breaks:
+            raise LookupError("no such letter")
         return self.status, f"answered {self.status}"
 
     @property
@@ -254,6 +257,20 @@ def test_a_channel_that_takes_nothing_is_disabled_and_the_inbox_says_so(crew: Ri
     assert drive(crew.queries.inbox()).channels == {}
     with pytest.raises(NotFound):
         crew.do(c.TestChannel(channel="nobody", actor="ada"))
+
+
+def test_a_channel_that_muster_fails_at_is_one_that_takes_nothing(
+    crew: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = Told(crew, Phone(), tells=(Matter.DEAD,))
+    told.phone.breaks = True
+    crew.do(fail(told.begun("a")["a"], ErrorKind.INVALID))
+    for _ in range(TRIES_MAX):
+        told.look()
+        crew.clock.advance(3600)
+    assert len(told.phone.tries) == TRIES_MAX, "the owner goes on, and so do its other channels"
+    assert "its log says how" in drive(crew.queries.inbox()).channels["phone"]
+    assert "no such letter" in caplog.text
 
 
 def raise_with_hint(rig: Rig) -> None:

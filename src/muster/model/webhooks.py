@@ -189,9 +189,12 @@ def new_secret(random: bytes) -> str:
 
 
 def headers(message_id: str, body: bytes, secret: str, wall_s: int) -> dict[str, str]:
-    """Who has the secret can tell by these that the message is ours, and that it is not an old one again."""
+    """Who has the secret can tell by these that the message is ours, and that it is not an old one again.
+
+    Raises ValueError where the secret is no Base64.
+    """
     signed = f"{message_id}.{wall_s}.".encode() + body
-    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
+    key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     mac = base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
     return {"webhook-id": message_id, "webhook-timestamp": str(wall_s), "webhook-signature": f"v1,{mac}"}
 

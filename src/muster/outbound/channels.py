@@ -88,7 +88,12 @@ class JsonPost:
         body = msgspec.json.encode(told)
         sent: Mapping[str, str] = {"webhook-id": note.id}
         if secret:
-            sent = headers(note.id, body, secret, self._wall_ms() // 1000)
+            try:
+                sent = headers(note.id, body, secret, self._wall_ms() // 1000)
+            except ValueError:
+                raise NotAllowed(
+                    "its secret is not one of Standard Webhooks", "whsec_ and then Base64, as its receiver has it"
+                ) from None
         return await self._post(self._url, sent, body)
 
 

@@ -56,6 +56,11 @@ class Email:
             raise Unavailable(f"the mail server takes nothing for {', '.join(error.recipients)}") from None
         except smtplib.SMTPNotSupportedError as error:
             raise NotAllowed(f"the mail server cannot do this: {error}") from None
+        except UnicodeError:  # what it says has the text in it, which may be the password
+            raise NotAllowed(
+                "the mail server's name, the user or the password has letters that SMTP does not take",
+                "ASCII letters alone",
+            ) from None
         except (OSError, smtplib.SMTPException) as error:
             raise Unavailable(f"no answer of {self._config.server}: {error}") from None
         return TAKEN

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 
 from muster.engine.service import LeaderService
 from muster.model.commands import NoteDelivery
+from muster.model.errors import MusterError
 from muster.model.webhooks import HookMessage, WebhookRow
 from muster.ports.engine import ExecuteForAll
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
+
+log = logging.getLogger(__name__)
 
 SAID_CHARS_MAX = 500
 
@@ -55,7 +59,18 @@ class OutboxSender(LeaderService):
             if receiver.disabled or receiver.id in self._at_work:
                 continue
             if due := await self.due(receiver):
-                self._at_work[receiver.id] = asyncio.create_task(self.send_all(receiver, due))
+                self._at_work[receiver.id] = asyncio.create_task(self._serve(receiver, due))
+
+    async def _serve(self, receiver: WebhookRow, due: list[HookMessage]) -> None:
+        """What cannot be sent to one is tried a few times, like what is refused: it ends nobody else's work."""
+        try:
+            await self.send_all(receiver, due)
+        except MusterError:
+            raise
+        except Exception:
+            log.exception("%s %d: a message could not be sent", self.name, receiver.id)
+            for message in await self.due(receiver):
+                await self.note(receiver, [message], 0, "Muster has failed at it: its log says how")
 
     async def settle(self) -> None:
         """Returns once nothing is on its way."""
