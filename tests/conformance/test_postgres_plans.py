@@ -97,17 +97,20 @@ def test_texts_come_back_as_they_were_whatever_stands_in_them(postgres_store: st
         [None, -1, 2**62, *range(8)],
         [None, True, False, 1, *[0] * 7],
     ]
+    # With and without what is nothing, and where the mark of that is all that stands in one.
+    for each in (columns, [one[1:] for one in columns], [["\x1e", "x"], [1, 2], [0, 1]]):
+        assert asyncio.run(unpacked(postgres_store, kinds, each)) == list(zip(*each, strict=True))
+
+
+async def unpacked(url: str, kinds: list[str], columns: list[list[Any]]) -> list[tuple[Any, ...]]:
+    """As the database reads it."""
     arrays, marks = packed(kinds, columns)
     sql = f"SELECT * FROM unnest({', '.join(sources(kinds, (1, 2, 3), 4))})"
-
-    async def ask() -> list[Any]:
-        connection = await asyncpg.connect(postgres_store)
-        try:
-            return await connection.fetch(sql, *arrays, *marks)
-        finally:
-            await connection.close()
-
-    assert list(map(tuple, asyncio.run(ask()))) == list(zip(*columns, strict=True))
+    connection = await asyncpg.connect(url)
+    try:
+        return [tuple(row) for row in await connection.fetch(sql, *arrays, *marks)]
+    finally:
+        await connection.close()
 
 
 def fields(task: Task) -> dict[str, object]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from engine_rig import Rig
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.states import FailedDependency
@@ -83,4 +85,14 @@ def test_tasks_of_several_people_and_plans_that_come_at_once_are_what_they_are_a
         enqueue(plain, plan="web", actor="bob"),
         *(enqueue(spec) for spec in SPECS),
     )
+    assert added(asked) == added(*((command,) for command in asked))
+
+
+@pytest.mark.promise("S19")
+def test_what_comes_with_a_file_is_told_from_what_comes_by_hand_at_once() -> None:
+    with_file = replace(enqueue(c.Spec(key="f", title="the same")), source="/plan.md", whole=True)
+    by_hand = enqueue(c.Spec(key="h", title="the same"))
+    asked = (with_file, by_hand)
+    assert [row["from_file"] for row in added(asked)] == [1, 0]
+    asked = (enqueue(c.Spec(key="h", title="the same"), plan="web"), replace(with_file, plan="web"))
     assert added(asked) == added(*((command,) for command in asked))

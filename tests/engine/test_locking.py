@@ -13,7 +13,7 @@ from muster.model import commands as c
 from muster.model.machine import TASK_COMMANDS
 from muster.model.rows import DEFAULT_WORKSPACE, WorkerRow
 from muster.model.states import CrewStatus
-from muster.ports.locks import CREW, EDGES, PEOPLE, Locks, locks, worker_lock
+from muster.ports.locks import CREW, EDGES, PEOPLE, TERM, Locks, locks, worker_lock
 from muster.stores.sqlite.store import MEMORY, SqliteStore
 from shared_store import SharedStore
 
@@ -47,6 +47,12 @@ def test_a_batch_names_all_at_once() -> None:
     found = locks_of([c.Progress(task_id=7, epoch=1, percent=5), c.Complete(task_id=7, epoch=1), DONE])
     assert found == Locks(frozenset({WORKER}), frozenset(), frozenset({7}), frozenset({7}))
     assert not locks_of([])
+
+
+def test_who_writes_under_a_term_shares_it() -> None:
+    led = c.MarkWorkerDead(worker_id=W1, term=3, reason="gone")
+    assert locks_of([led]) == Locks(frozenset({WORKER}), shared=frozenset({TERM}))
+    assert not locks_of([c.Promote(task_id=7, actor="ada")]).shared, "a person's word has none"
 
 
 def test_commands_that_end_nothing_are_moves_of_a_task() -> None:

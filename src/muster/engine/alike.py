@@ -27,6 +27,7 @@ class Alike:
         task_id: int,
         plan_id: int,
         actor: str,
+        from_file: bool,
         sealed: str,
         parents: tuple[tuple[int, bool], ...],
         now: Now,
@@ -35,7 +36,9 @@ class Alike:
         if self._last is None:
             return None
         kept, made, row, at = self._last
-        if made.task.plan_id != plan_id or row.created_by != actor or at != now or not _alike(spec, kept):
+        if made.task.plan_id != plan_id or at != now or not _alike(spec, kept):
+            return None
+        if row.created_by != actor or row.from_file != from_file:
             return None
         unmet = sum(not met for _, met in parents) if parents else 0
         events = tuple([replace(event, task_id=task_id) for event in made.events])

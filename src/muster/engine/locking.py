@@ -20,6 +20,7 @@ from muster.ports.locks import (
     EDGES,
     PEOPLE,
     PLAN_FILES,
+    TERM,
     WEBHOOKS,
     Locks,
     locks,
@@ -78,7 +79,7 @@ NAMES: dict[type[c.Command], frozenset[str]] = {
     EditTask: frozenset({EDGES}),
     UpdatePlan: frozenset({EDGES}),
 }
-_PLANS = frozenset({EDGES})
+_PLANS, _TERM = frozenset({EDGES}), frozenset({TERM})
 
 
 class _Kind(NamedTuple):
@@ -86,23 +87,27 @@ class _Kind(NamedTuple):
     of_worker: bool
     of_task: bool
     ends: bool
+    of_term: bool
 
 
 @cache
 def _kind(kind: type[c.Command]) -> _Kind:
     fields = kind.__struct_fields__
     of_task = "task_id" in fields
-    return _Kind(NAMES.get(kind, frozenset()), "worker_id" in fields, of_task, kind not in ENDS_NOTHING)
+    ends = kind not in ENDS_NOTHING
+    return _Kind(NAMES.get(kind, frozenset()), "worker_id" in fields, of_task, ends, "term" in fields)
 
 
 def locks_of(commands: Iterable[c.Command]) -> Locks:
-    names, tasks, ending = set[str](), set[int](), set[int]()
+    names, tasks, ending, shared = set[str](), set[int](), set[int](), frozenset[str]()
     for command in commands:
         kind = _kind(type(command))
         about: Any = command
         names |= kind.names
         if kind.of_worker:
             names.add(worker_lock(about.worker_id))
+        if kind.of_term and about.term is not None:
+            shared = _TERM  # before tasks: the next leader takes it, and then tasks
         if kind.of_task and about.task_id is not None:
             tasks.add(about.task_id)
             if kind.ends:
@@ -112,9 +117,9 @@ def locks_of(commands: Iterable[c.Command]) -> Locks:
                 tasks.update(task_id for task_id, _ in command.attempts)
             case c.Finish(then=c.Claim(worker_id=worker_id)):
                 names.add(worker_lock(worker_id))
-            case c.Enqueue() if command.whole or command.source is not None:
+            case c.Enqueue() if command.of_file:
                 names |= _PLANS  # a box that is called otherwise may wait for others now
-    return Locks(frozenset(names), frozenset(), frozenset(tasks), frozenset(ending))
+    return Locks(frozenset(names), shared, frozenset(tasks), frozenset(ending))
 
 
 async def held_worker(tx: Tx, worker_id: str) -> WorkerRow | None:

@@ -80,7 +80,7 @@ class PlanUpdater:
         """
         await view.settle()
         await view.flush()
-        whole = (command.source is not None or command.whole) and all(spec.key for spec in command.tasks)
+        whole = command.of_file and all(spec.key for spec in command.tasks)
         plan = await self._enqueuer.find_plan(view, command) if whole else None
         if plan is None:
             if whole:

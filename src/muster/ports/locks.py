@@ -11,12 +11,14 @@ from __future__ import annotations
 from msgspec import Struct
 
 GRANTS = "grants"
-"""The store's own, as `TERM` is.  Every transaction that may grant an epoch shares it from its beginning: none of
+"""Every transaction that may grant an epoch shares it from its beginning: none of
 them does while the base of epochs is raised."""
 TERM = "term"
-"""The coordinator's, shared by those who write under it.  All others are a workspace's."""
+"""The coordinator's, shared by those who write under it, before they hold any task."""
 VAULT = "vault"
-"""The store's own: shared by who seals something, until that is written; no other key takes over meanwhile."""
+"""Shared by who seals something, until that is written; no other key takes over meanwhile."""
+STORE_WIDE = frozenset({GRANTS, TERM, VAULT})
+"""The store's own, also where one workspace's part of a transaction takes them.  All others are a workspace's."""
 EDGES = "edges"
 """Dependencies that are added to what is there already: two that close a cycle never see each other."""
 PLANS = "plans"
@@ -80,7 +82,5 @@ def locks(*names: str) -> Locks:
     return Locks(names=frozenset(names))
 
 
-STORE_WIDE = frozenset({VAULT})
-"""Names of no workspace, which one's part of a transaction may take as well."""
 TERM_SHARED = Locks(shared=frozenset({TERM}))
 VAULT_SHARED = Locks(shared=frozenset({VAULT}))

@@ -46,6 +46,11 @@ class Enqueue(Command, frozen=True, kw_only=True):
     watched_ms: int | None = None
     """The file was last seen without its ticks at this time; None: nobody has watched it."""
 
+    @property
+    def of_file(self) -> bool:
+        """Its tasks are those of a plan that is kept somewhere, as in a file: what a later one leaves out is gone."""
+        return self.whole or self.source is not None
+
 
 class Claim(Command, frozen=True, kw_only=True):
     worker_id: Name

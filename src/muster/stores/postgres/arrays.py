@@ -48,7 +48,7 @@ def _texts(column: Column, between: str, nothing: str) -> str | None:
     """None where a text holds one of the marks."""
     nulls = column.count(None)
     made = between.join([nothing if text is None else text for text in column] if nulls else column)
-    if made.count(between) != len(column) - 1 or (nulls and made.count(nothing) != nulls):
+    if made.count(between) != len(column) - 1 or made.count(nothing) != nulls:
         return None
     return made
 

@@ -69,6 +69,8 @@ class Session:
         """Numbers of those that this transaction has added, by workspace."""
         self._held: set[tuple[int, str]] = set()
         """Names of locks, by workspace."""
+        self._shared: set[tuple[int, str]] = set()
+        """Those that others may share meanwhile."""
         self._locked: set[int] = set()
         """Tasks that are held since the beginning."""
         self._children_of: dict[int, set[int]] = {}
@@ -133,8 +135,7 @@ class Session:
         for name, shared, whose in self._new_names(workspace_id, wanted):
             how = "_shared" if shared else ""
             yield "SELECT pg_advisory_xact_lock{}({}, {})".format(how, *lock_key(whose, name))
-            if not shared:
-                self._held.add((whose, name))
+            (self._shared if shared else self._held).add((whose, name))
         if wanted.tasks:
             tasks, ending = (",".join(f"{i:d}" for i in sorted(ids)) for ids in (wanted.tasks, wanted.ending))
             yield f"SELECT hold_tasks('{{{tasks}}}', '{{{ending}}}', {workspace_id:d})"
@@ -317,17 +318,20 @@ class Session:
             statement = "lock_shared" if shared else "lock"
             _, at_ms = await self.first(statement, *lock_key(whose, name))
             self.held_since(at_ms)
-            if not shared:
-                self._held.add((whose, name))
+            (self._shared if shared else self._held).add((whose, name))
         if new:
             self._waited()
         return bool(new)
 
     def _new_names(self, workspace_id: int, wanted: Locks) -> list[tuple[str, bool, int]]:
-        """Those that are not held, in the order of all: each with whether it is to be shared, and whose it is."""
+        """Those that are not held, in the order of all, the store's own first: each with whether it is to be shared,
+        and whose it is."""
         names = {(name, False, _whose(workspace_id, name)) for name in wanted.names}
         names |= {(name, True, _whose(workspace_id, name)) for name in wanted.shared - wanted.names}
-        return sorted(one for one in names if (one[2], one[0]) not in self._held)
+        return sorted((one for one in names if not self._holds(*one)), key=_place_in_order)
+
+    def _holds(self, name: str, shared: bool, whose: int) -> bool:  # noqa: FBT001
+        return (whose, name) in self._held or (shared and (whose, name) in self._shared)
 
     def _waited(self) -> None:
         """What was read before may have changed meanwhile."""
@@ -403,6 +407,10 @@ class Session:
     def childless(self, parents: Collection[int]) -> bool:
         """Whether nothing waits for these, as far as that is known."""
         return all(self._children_of.get(parent_id) == set() for parent_id in parents)
+
+
+def _place_in_order(one: tuple[str, bool, int]) -> tuple[bool, tuple[str, bool, int]]:
+    return one[2] != STORES_OWN, one
 
 
 def _whose(workspace_id: int, name: str) -> int:
