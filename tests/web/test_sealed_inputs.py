@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -16,7 +17,10 @@ from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role
+from muster.model.input_secrets import input_purpose
 from muster.web.gate import Exposure
+from patience import PATIENCE_S
+from serving import ServedOwner
 
 TASKS = "/api/v1/agent-tasks"
 PLANS = "/api/v1/plans"
@@ -264,3 +268,37 @@ def test_a_task_whose_key_is_lost_fails_and_is_told_how_it_goes_on(site: Site, a
     ada.told("POST", f"{TASKS}/{number}/retry", {})
     (job,) = dev.told("POST", f"{AGENTS}/dev-1/claim", {"slots": 1})["jobs"]
     assert job["inputContext"] == WHOLE
+
+
+def test_what_is_sealed_while_the_key_is_changed_is_sealed_anew_too(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change_key = ServedOwner.change_key
+
+    def meanwhile() -> None:
+        site.post("/api/v1/workspaces", {"name": "late", "actor": "ada"})
+        body = {"title": "x", "inputContext": GIVEN, "actor": "ada"}
+        status, _ = site.send("POST", TASKS, json.dumps(body).encode(), {"Muster-Workspace": "late"})
+        assert status == 201
+
+    async def change(owner: ServedOwner) -> None:
+        await asyncio.to_thread(meanwhile)
+        await change_key(owner)
+
+    monkeypatch.setattr(ServedOwner, "change_key", change)
+    add(site)
+    rotated = site.post("/api/v1/vault/rotate", {"actor": "root"})
+    assert (rotated["tasks"], rotated["lost"]) == (2, 0)
+
+    async def sealed() -> list[tuple[int, int, str]]:
+        every = await site.backend.reads.workspaces()
+        return [
+            (one.id, row.task_id, row.sealed)
+            for one in every
+            for row in await site.backend.of(one.id).reads.sealed_inputs(0, 10)
+        ]
+
+    found = asyncio.run_coroutine_threadsafe(sealed(), site._loop).result(PATIENCE_S)
+    assert len(found) == 2
+    for workspace_id, task_id, text in found:
+        assert KEY in site.owner.vault.unseal(text, input_purpose(workspace_id, task_id))

@@ -13,7 +13,7 @@ from muster.model.errors import StoreRefused
 from muster.model.input_secrets import how_to_open, input_purpose
 from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name, secret_purpose
 from muster.model.states import FINAL
-from muster.model.webhooks import sealed_for
+from muster.model.webhooks import WebhookRow, sealed_for
 from muster.web.backend import Backend
 from muster.web.http import ActorBody
 from muster.web.routes import Routes
@@ -64,11 +64,11 @@ async def remove_secret(web: Backend, name: str, body: ActorBody) -> Answer:
 
 
 class _Sealed(NamedTuple):
-    """What is sealed of one workspace, and can be opened."""
+    """How much of one workspace was sealed anew."""
 
-    web: Backend
     secrets: int
     webhooks: int
+    inputs: Resealed
 
 
 @routes.post("/api/v1/vault/rotate")
@@ -82,27 +82,27 @@ async def rotate(web: Backend, body: ActorBody) -> Rotated:
     vault = web.owner.vault
     vault.check()
     async with vault.sealing:
-        found = [await _open(web.of(one.id)) for one in await web.reads.workspaces()]
+        for one in await web.reads.workspaces():
+            await _open(web.of(one.id))
         await web.owner.change_key()
-        inputs = [await _seal_anew(each, body.actor) for each in found]
+        # Asked again: what is new since, also a workspace, was sealed by the key that is given up.
+        anew = [await _seal_anew(web.of(one.id), body.actor) for one in await web.reads.workspaces()]
         left_to_do = await web.owner.give_up_keys()
     return Rotated(
-        secrets=sum(one.secrets for one in found),
-        webhooks=sum(one.webhooks for one in found),
-        tasks=sum(one.tasks for one in inputs),
-        lost=sum(one.lost for one in inputs),
+        secrets=sum(one.secrets for one in anew),
+        webhooks=sum(one.webhooks for one in anew),
+        tasks=sum(one.inputs.tasks for one in anew),
+        lost=sum(one.inputs.lost for one in anew),
         left_to_do=left_to_do,
     )
 
 
-async def _open(web: Backend) -> _Sealed:
+async def _open(web: Backend) -> None:
     """Raises StoreRefused before anything has changed, where a key is lost."""
-    secrets = await web.reads.sealed_secrets()
-    webhooks = [one for one in await web.reads.webhooks() if not one.channel]
-    for name, sealed in secrets.items():
+    for name, sealed in (await web.reads.sealed_secrets()).items():
         purpose = secret_purpose(web.workspace_id, name)
         _unseal(web, sealed, purpose, f"secret {name}", f"muster secrets set {name}")
-    for webhook in webhooks:
+    for webhook in await _webhooks(web):
         what, sealed = f"webhook {webhook.id}", await web.reads.webhook_secret(webhook.id) or ""
         fix = f"muster webhook remove {webhook.id}; muster webhook add {webhook.url}"
         _unseal(web, sealed, sealed_for(web.workspace_id), what, fix)
@@ -114,7 +114,10 @@ async def _open(web: Backend) -> _Sealed:
                 purpose, fix = input_purpose(web.workspace_id, row.task_id), how_to_open(row.task_id)
                 _unseal(web, row.sealed, purpose, what, fix)
         after = rows[-1].task_id
-    return _Sealed(web, len(secrets), len(webhooks))
+
+
+async def _webhooks(web: Backend) -> list[WebhookRow]:
+    return [one for one in await web.reads.webhooks() if not one.channel]
 
 
 def _unseal(web: Backend, sealed: str, purpose: str, what: str, fix: str) -> None:
@@ -124,9 +127,9 @@ def _unseal(web: Backend, sealed: str, purpose: str, what: str, fix: str) -> Non
         raise StoreRefused(f"{what}: {error.message}; nothing was changed", fix) from None
 
 
-async def _seal_anew(found: _Sealed, actor: str) -> Resealed:
+async def _seal_anew(web: Backend, actor: str) -> _Sealed:
     """By the engine itself, between what seals others: whatever came before this has been written."""
-    engine = found.web.engine
+    engine = web.engine
     await engine.execute(c.Reseal(actor=actor))
     tasks = lost = 0
     after: int | None = 0
@@ -134,4 +137,5 @@ async def _seal_anew(found: _Sealed, actor: str) -> Resealed:
         page = await engine.execute(c.ResealInputs(after=after, actor=actor))
         assert isinstance(page, Resealed)
         tasks, lost, after = tasks + page.tasks, lost + page.lost, page.after
-    return Resealed(tasks=tasks, lost=lost, after=None)
+    inputs = Resealed(tasks=tasks, lost=lost, after=None)
+    return _Sealed(len(await web.reads.sealed_secrets()), len(await _webhooks(web)), inputs)
