@@ -105,7 +105,9 @@ def test_a_webhook_is_signed_where_it_has_a_secret(hook: Hook, monkeypatch: pyte
 @pytest.mark.parametrize("secret", ["correct-horse", "whsec_p\u00e4ss", "whsec_not base64"])
 def test_a_webhook_whose_secret_is_none_is_sent_nothing(hook: Hook, secret: str) -> None:
     status, said = tell(ChannelConfig("x", kind="webhook", url=hook.url, private=True), secret)
-    assert status == 0 and said.startswith("its secret is not one of Standard Webhooks; whsec_ and then Base64")
+    assert status == 0 and said.startswith(
+        "its secret is not one of Standard Webhooks; whsec_ and then Base64"
+    )
     assert secret not in said and hook.got == []
 
 

@@ -92,7 +92,8 @@ class JsonPost:
                 sent = headers(note.id, body, secret, self._wall_ms() // 1000)
             except ValueError:
                 raise NotAllowed(
-                    "its secret is not one of Standard Webhooks", "whsec_ and then Base64, as its receiver has it"
+                    "its secret is not one of Standard Webhooks",
+                    "whsec_ and then Base64, as its receiver has it",
                 ) from None
         return await self._post(self._url, sent, body)
 

@@ -48,7 +48,7 @@ class Enqueue(Command, frozen=True, kw_only=True):
 
     @property
     def of_file(self) -> bool:
-        """Its tasks are those of a plan that is kept somewhere, as in a file: what a later one leaves out is gone."""
+        """These are all tasks of a plan, as in a file: what a later one leaves out is taken out."""
         return self.whole or self.source is not None
 
 

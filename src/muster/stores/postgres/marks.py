@@ -192,13 +192,13 @@ class Marks:
         await connection.execute(_SQL["mark"], self.server, 0, commits, 0, standing.life)
         self.noted(0, commits, 0, standing.wall_ms)
 
-    def said(self, slot: int, commits: int, epoch: int) -> tuple[str, int, int, int, int]:
-        """What `mark_commit` is told."""
-        return self.server, slot, commits, epoch, self.life
+    def said(self, slot: int, commits: int, epoch: int, life: int) -> tuple[str, int, int, int, int]:
+        """What `mark_commit` is told; `life` is the one that was read as the transaction began."""
+        return self.server, slot, commits, epoch, life
 
-    def last_words(self, slot: int, commits: int, epoch: int) -> str:
+    def last_words(self, slot: int, commits: int, epoch: int, life: int) -> str:
         """That end a transaction: the mark, and the commit."""
-        server, *numbers = self.said(slot, commits, epoch)
+        server, *numbers = self.said(slot, commits, epoch, life)
         return f"SELECT mark_commit('{server}', {', '.join(f'{number:d}' for number in numbers)}); COMMIT"
 
     async def _read(self, connection: asyncpg.Connection) -> DatabaseState:

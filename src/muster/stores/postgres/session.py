@@ -324,13 +324,13 @@ class Session:
         return bool(new)
 
     def _new_names(self, workspace_id: int, wanted: Locks) -> list[tuple[str, bool, int]]:
-        """Those that are not held, in the order of all, the store's own first: each with whether it is to be shared,
-        and whose it is."""
+        """Those that are not held, in the order of all, the store's own first.  Each comes with whether it is
+        to be shared, and whose it is."""
         names = {(name, False, _whose(workspace_id, name)) for name in wanted.names}
         names |= {(name, True, _whose(workspace_id, name)) for name in wanted.shared - wanted.names}
         return sorted((one for one in names if not self._holds(*one)), key=_place_in_order)
 
-    def _holds(self, name: str, shared: bool, whose: int) -> bool:  # noqa: FBT001
+    def _holds(self, name: str, shared: bool, whose: int) -> bool:
         return (whose, name) in self._held or (shared and (whose, name) in self._shared)
 
     def _waited(self) -> None:

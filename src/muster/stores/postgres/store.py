@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import asyncpg
 
@@ -193,7 +193,7 @@ class PostgresStore:
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
             try:
-                await _commit(ending, session, marks, slot, number)
+                await _commit(ending, session, marks, Place(slot, number, begun.life))
             except BaseException:
                 known.forget_ids()  # whoever tries again asks for all of it
                 raise
@@ -324,11 +324,21 @@ def _told(halted: str | None) -> str:
     return halted
 
 
-async def _commit(ending: Ending, session: Session, marks: Marks, slot: int, number: int) -> None:
+class Place(NamedTuple):
+    """Of a commit, among those of its server."""
+
+    slot: int
+    number: int
+    life: int
+
+
+async def _commit(ending: Ending, session: Session, marks: Marks, at: Place) -> None:
     if session.alone:
-        await ending.commit_whole(session.connection, *session.whole(marks.said(slot, number, 0)))
+        said = marks.said(at.slot, at.number, 0, at.life)
+        await ending.commit_whole(session.connection, *session.whole(said))
     else:
-        await ending.commit(session.connection, marks.last_words(slot, number, session.granted))
+        words = marks.last_words(at.slot, at.number, session.granted, at.life)
+        await ending.commit(session.connection, words)
 
 
 _STORE = for_all(load("engine.sql"))
