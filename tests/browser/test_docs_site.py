@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import NamedTuple
 
 import pytest
 import site_files
@@ -20,27 +22,40 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted(path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md"))
 
 
-def build(folder: Path) -> str:
-    """What was said about it."""
-    made = subprocess.run(
-        [ROOT / "run", "docs", "--site-dir", folder],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-    )
-    assert made.returncode == 0, made.stderr
-    return made.stderr
+class Built(NamedTuple):
+    folder: Path
+    said: str
+    """While it was built."""
 
 
-def test_it_is_built_without_a_warning_and_a_dead_link(tmp_path: Path) -> None:
-    said = build(tmp_path)
-    assert re.findall(r"(?m)^(?!INFO)\w.*", said) == []
-    assert site_files.wrong_in(tmp_path) == []
-    assert (tmp_path / "index.html").exists()
-    listed = re.findall(r"\]\(([^)]+\.md)\): \S", (tmp_path / "llms.txt").read_text("utf-8"))
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    """Once for all processes of a run, whichever asks first."""
+    shared = tmp_path_factory.getbasetemp().parent
+    made = Built(shared / "site", "")
+    words = shared / "site.said"
+    with (shared / "site.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if not words.exists():
+            done = subprocess.run(
+                [ROOT / "run", "docs", "--site-dir", made.folder],
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE_S,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+            words.write_text(done.stderr, "utf-8")
+    return made._replace(said=words.read_text("utf-8"))
+
+
+def test_it_is_built_without_a_warning_and_a_dead_link(built: Built) -> None:
+    assert re.findall(r"(?m)^(?!INFO)\w.*", built.said) == []
+    assert site_files.wrong_in(built.folder) == []
+    assert (built.folder / "index.html").exists()
+    listed = re.findall(r"\]\(([^)]+\.md)\): \S", (built.folder / "llms.txt").read_text("utf-8"))
     assert sorted(listed) == sorted(["index.md", *map(str, PAGES)])
-    assert [name for name in listed if not (tmp_path / name).is_file()] == []
+    assert [name for name in listed if not (built.folder / name).is_file()] == []
 
 
 def test_what_is_wrong_would_be_found(tmp_path: Path) -> None:
@@ -66,22 +81,21 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=tmp_path)) as server:
+def served(built: Built) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=built.folder)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
 
 
 def test_it_is_searched_and_copied_from_as_files_and_served(
-    browser: Browser, served: str, tmp_path: Path
+    browser: Browser, served: str, built: Built
 ) -> None:
-    build(tmp_path)
     context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
     context.set_default_timeout(PATIENCE_S * 1000)
     asked: list[str] = []
     context.on("request", lambda one: asked.append(one.url))
-    for root in (f"{tmp_path.as_uri()}/", served):
+    for root in (f"{built.folder.as_uri()}/", served):
         page = context.new_page()
         asked.clear()
         page.goto(f"{root}reference/http.html")
