@@ -20,7 +20,8 @@ WAYS = {
     "without it": "env -u MUSTER_TOKEN -u MUSTER_TASK_ID {}",
     "without anything": "env -i HOME=$HOME PATH=$PATH {}",
     "away from its shell": "(setsid env -i HOME=$HOME PATH=$PATH sh -c 'sleep 0.3; {} ; "
-    "echo $? > ended; mv ended code' > said 2>&1 &) ; until test -e code; do sleep 0.05; done; cat said >&2; exit $(cat code)",
+    "echo $? > ended; mv ended code' > said 2>&1 &) ; "
+    "until test -e code; do sleep 0.05; done; cat said >&2; exit $(cat code)",
 }
 FORBIDDEN = (
     "answer p/asks yes",
