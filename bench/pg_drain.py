@@ -28,7 +28,7 @@ def rows(setting: Setting) -> Iterator[Row]:
     medians: list[float] = []
     with database(setting) as source:
         asyncio.run(fill(source, number))
-        for hands in setting.size((1, 2), (2,)):
+        for hands in setting.size((1, 2, 4), (2,)):
             bare, muster = _in_turns(setting, source, hands, number, peers if hands == 2 else None)
             medians.append(statistics.median(muster))
             what = f"batches of {BATCH}, {hands} at once"
