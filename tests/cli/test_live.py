@@ -86,7 +86,7 @@ def test_an_answer_is_for_the_question_that_was_read(owner, console):
     live.until(lambda text: "Which schema?" in text and "Your answer: _" in text)
     owner.do(c.AnswerQuestion(task_id=number, text="the old one", actor="user:bob"))
     live.press("the new one\r")
-    live.until(lambda text: "billing/api asks something else by now; nothing was changed" in joined(text))
+    live.until(lambda text: "billing/api was answered meanwhile; nothing was changed" in joined(text))
     assert "the new one" not in str(drive(owner.store.reads.events(after_id=0, task_id=number, limit=1000)))
 
 

@@ -138,6 +138,8 @@ def test_an_answer_is_to_the_question_that_was_read(site: Site, reader: Reader) 
     number = asking(site, "Which schema?")
     old = reader.get(f"/tasks/{number}").form("Answer")
     reader.send(old, text="the new one")
+    late = reader.send(old, text="the old one")
+    assert late.status == 409 and "was answered meanwhile" in late.text and "the old one" in late.text
     site.post("/worker/v1/gone", {"taskId": number, "epoch": 1})
     (job,) = site.started("r2")
     site.report(job, "ask", {"question": "May I delete it?"})
@@ -145,6 +147,9 @@ def test_an_answer_is_to_the_question_that_was_read(site: Site, reader: Reader) 
     assert refused.status == 409 and "asks something else by now" in refused.text
     assert "yes, &lt;b&gt;all&lt;/b&gt; of it" in refused.text, "what was written is not lost"
     assert task_of(site, number)["status"] == "PAUSED"
+    reader.send(reader.get(f"/tasks/{number}/cancel").form("Cancel"))
+    ended = reader.send(old, text="yes")
+    assert ended.status == 409 and "needs no answer any more, it is CANCELLED" in ended.text
 
 
 HOSTILE = "<script>alert(1)</script> \x1b[31mred\x1b]8;;https://evil.example\x07x \u202eevil \x00\x07"

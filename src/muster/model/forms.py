@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from muster.model.errors import Conflict
 from muster.model.json_value import Json
+from muster.model.states import FINAL, TaskStatus
 
 
 class FormField(NamedTuple):
@@ -93,6 +94,12 @@ def possible_for_plan(plan: Json, *, settled: bool) -> list[str]:
     return [*(["resume"] if plan["paused"] else ["pause"]), *([] if settled else ["cancel"])]
 
 
-def other_question(ref: str) -> Conflict:
-    """An answer is to the question that was read, and to no other one."""
-    return Conflict(f"{ref} asks something else by now; nothing was changed", "look at its page again")
+def other_question(ref: str, question: str, status: TaskStatus) -> Conflict:
+    """An answer is to the question that was read, and to no other one.  `question`: what is asked by now."""
+    if question:
+        now = "asks something else by now"
+    elif status in FINAL:
+        now = f"needs no answer any more, it is {status}"
+    else:
+        now = "was answered meanwhile"
+    return Conflict(f"{ref} {now}; nothing was changed", "look at its page again")

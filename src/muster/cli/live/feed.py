@@ -30,6 +30,7 @@ from muster.model.forms import other_question
 from muster.model.json_value import Json
 from muster.model.needs import gathered
 from muster.model.reviews import refuse_other_work, work_of
+from muster.model.states import TaskStatus
 from muster.model.wording import counted
 
 TASKS_MAX = 10_000
@@ -284,8 +285,9 @@ class LiveFeed:
             return self._do_all(asked)
         if asked.action == "answer":
             detail = self._api.get(task_path(row["id"]))
-            if (detail["task"]["question"], detail["task"]["wish"]) != (row["question"], row["wish"]):
-                raise other_question(ref)
+            now = detail["task"]
+            if (now["question"], now["wish"]) != (row["question"], row["wish"]):
+                raise other_question(ref, now["question"], TaskStatus(now["status"]))
             seq = detail["events"][-1]["seq"]
         if asked.work is not None:
             told = self._api.get(task_path(row["id"], "diff"), {"attempt": asked.work.of[1]})

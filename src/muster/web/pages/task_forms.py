@@ -58,7 +58,7 @@ def _refuse_other_question(task: TaskView, asked: str) -> None:
     from muster.web.pages.render import digest
 
     if asked and asked != digest(task.question):
-        raise other_question(task_name(task.plan, task.key))
+        raise other_question(task_name(task.plan, task.key), task.question, task.status)
 
 
 def _known(action: str) -> Action:

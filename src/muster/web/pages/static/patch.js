@@ -4,11 +4,30 @@
 export function patchPage(there, fresh) {
   let held = 0;
   document.title = fresh.title;
+  tellMeanwhile(there, fresh);
   for (const region of there.querySelectorAll("[data-live]")) {
     const next = fresh.querySelector(`[data-live="${CSS.escape(region.dataset.live)}"]`);
     if (next && ofSame(region) === ofSame(next)) held += patchRegion(region, next);
   }
   return held;
+}
+
+// A question that is not asked any more stays while somebody writes an answer, and says so.
+function tellMeanwhile(there, fresh) {
+  const asked = [...fresh.querySelectorAll("form.answer")];
+  for (const form of there.querySelectorAll("form.answer")) {
+    const said = form.querySelector(".meanwhile");
+    if (asked.some((one) => keyOf(one) === keyOf(form))) {
+      said?.remove();
+      continue;
+    }
+    const note = said ?? form.appendChild(document.createElement("p"));
+    note.className = "meanwhile";
+    note.setAttribute("role", "status");
+    const other = asked.some((one) => one.getAttribute("action") === form.getAttribute("action"));
+    const text = `${other ? "It asks something else by now" : "Answered meanwhile, or ended"}: this is not taken any more.`;
+    if (note.textContent !== text) note.textContent = text;
+  }
 }
 
 const ROWS_MAX = 1000; // of what only grows
@@ -71,23 +90,52 @@ function children(from, to, hold = false) {
 }
 
 function rows(from, to, hold) {
-  const known = new Map([...from.children].map((row) => [keyOf(row), row]));
+  const before = [...from.children];
+  const known = new Map(before.map((row) => [keyOf(row), row]));
   const wanted = new Set([...to.children].map(keyOf));
-  let held = 0;
-  for (const [key, row] of known) {
-    if (wanted.has(key)) continue;
-    if (hold || busy(row)) held += 1;
-    else row.remove();
-  }
-  let at = from.firstElementChild;
+  const kept = before.filter((row) => !wanted.has(keyOf(row)) && (hold || busy(row)));
+  for (const row of before) if (!wanted.has(keyOf(row)) && !kept.includes(row)) row.remove();
+  let held = kept.length;
+  const order = [];
   for (const next of to.children) {
     const mine = known.get(keyOf(next));
     if (mine) node(mine, next);
-    if (hold) held += mine ? 0 : 1;
-    else if (mine && mine === at) at = at.nextElementSibling;
-    else from.insertBefore(mine ?? document.importNode(next, true), at);
+    else if (hold) held += 1;
+    if (!hold) order.push(mine ?? document.importNode(next, true));
   }
+  if (hold) return held;
+  const was = new Map(before.map((row, at) => [row, at]));
+  for (const row of kept) order.splice(placeOf(row, order, was), 0, row);
+  arrange(from, order);
   return held;
+}
+
+// Where a row stands that the server no longer has: with the fewest of its neighbours on another side than before.
+function placeOf(row, order, was) {
+  let place = 0;
+  let least = 0;
+  let wrong = 0;
+  order.forEach((other, at) => {
+    if (was.has(other)) wrong += was.get(other) < was.get(row) ? -1 : 1;
+    if (wrong < least) [least, place] = [wrong, at + 1];
+  });
+  return place;
+}
+
+// Whoever is moved loses the focus, and what is marked: so all others are moved around the row that has it.
+function arrange(from, order) {
+  const fixed = order.find((row) => row.contains(document.activeElement)) ?? order.find(selects);
+  const at = order.indexOf(fixed);
+  let next = fixed;
+  for (const row of order.slice(0, Math.max(0, at)).reverse()) {
+    if (row.nextElementSibling !== next) from.insertBefore(row, next);
+    next = row;
+  }
+  next = fixed ? fixed.nextElementSibling : from.firstElementChild;
+  for (const row of order.slice(at + 1)) {
+    if (row === next) next = next.nextElementSibling;
+    else from.insertBefore(row, next);
+  }
 }
 
 // One for one while they are alike, else the new ones take their place.

@@ -1,0 +1,129 @@
+"""What somebody types stays under their hands, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import re
+
+from browsers import Let
+from playwright.sync_api import Page, expect
+
+from far_servers import FarOwner
+from muster.model import commands as c
+from patience import PATIENCE_S
+
+expect.set_options(timeout=PATIENCE_S * 1000)
+
+
+def asking(far: FarOwner, *keys: str) -> dict[str, int]:
+    """Tasks of `shop`, each of which has asked something."""
+    specs = tuple(c.Spec(title=key, key=key) for key in keys)
+    far.do(c.Enqueue(plan="shop", source=None, tasks=specs, actor="user:ann"))
+    jobs = far.claim("shop")
+    for key in keys:
+        far.begin(jobs[key])
+        far.do(c.Ask(task_id=jobs[key].task_id, epoch=1, question=f"Which {key}?"))
+    return {key: jobs[key].task_id for key in keys}
+
+
+def answered(far: FarOwner, number: int) -> None:
+    far.do(c.AnswerQuestion(task_id=number, text="the old one", actor="user:bob"))
+
+
+def inbox(let_in: Let) -> Page:
+    page = let_in()
+    page.goto("/inbox")
+    expect(page.locator("#link")).to_have_text("live")
+    return page
+
+
+def rows(page: Page) -> list[str]:
+    found: list[str] = page.evaluate(
+        "[...document.querySelectorAll('.needs > *')].map((row) => row.dataset.key)"
+    )
+    return found
+
+
+def test_who_types_in_one_box_keeps_the_focus_while_another_ones_question_is_gone(
+    far: FarOwner, let_in: Let
+) -> None:
+    asked = asking(far, "a", "b", "c")
+    page = inbox(let_in)
+    page.get_by_label("Your answer to shop/a").fill("half of it")
+    box = page.get_by_label("Your answer to shop/b")
+    box.press_sequentially("gre")
+    before = rows(page)
+    answered(far, asked["a"])
+    first = page.locator(f"[data-key=need-{asked['a']}]")
+    expect(first.get_by_role("status")).to_contain_text("Answered meanwhile")
+    page.keyboard.type("en")
+    assert box.input_value() == "green"
+    assert box.evaluate("(it) => it === document.activeElement")
+    assert rows(page) == before
+
+
+def test_a_box_stays_where_it_is_when_its_own_question_is_answered(far: FarOwner, let_in: Let) -> None:
+    asked = asking(far, "a", "b", "c", "d", "e")
+    page = inbox(let_in)
+    box = page.get_by_label("Your answer to shop/b")
+    box.press_sequentially("gre")
+    before, there = rows(page), box.bounding_box()
+    answered(far, asked["b"])
+    mine = page.locator(f"[data-key=need-{asked['b']}]")
+    expect(mine.get_by_role("status")).to_contain_text("Answered meanwhile")
+    page.keyboard.type("en")
+    assert box.input_value() == "green"
+    assert (rows(page), box.bounding_box()) == (before, there)
+    mine.get_by_role("button", name="Answer").click()
+    expect(page.locator("main")).to_contain_text("shop/b was answered meanwhile; nothing was changed")
+    expect(page.locator("main")).to_contain_text("green")
+
+
+def test_a_box_whose_task_asks_something_else_says_so(far: FarOwner, let_in: Let) -> None:
+    number = asking(far, "a")["a"]
+    page = let_in()
+    page.goto(f"/tasks/{number}")
+    expect(page.locator("#link")).to_have_text("live")
+    box = page.get_by_label("Your answer to shop/a")
+    box.press_sequentially("green")
+    answered(far, number)
+    note = page.locator("form.answer").get_by_role("status")
+    expect(note).to_contain_text("Answered meanwhile")
+    far.do(c.ProcessesExited(task_id=number, epoch=1))
+    far.begin(far.claim("again")["a"])
+    far.do(c.Ask(task_id=number, epoch=2, question="Which size?"))
+    expect(note).to_contain_text("It asks something else by now")
+    page.get_by_role("button", name="Answer").click()
+    expect(page.locator("main")).to_contain_text(re.compile("asks something else by now.*green", re.S))
+
+
+SHUFFLES = """
+async () => {
+  const { patchPage } = await import(document.querySelector("link[href$='/patch.js']").href);
+  let seed = 7;
+  const chance = (most) => (seed = (seed * 48271) % 2147483647) % most;
+  const list = document.querySelector("main").appendChild(document.createElement("ul"));
+  list.dataset.live = "shuffled";
+  const row = (key) => `<li data-key="${key}"><input></li>`;
+  const keys = [..."abcdefgh"];
+  list.innerHTML = keys.map(row).join("");
+  const problems = [];
+  for (let round = 0; round < 300; round += 1) {
+    const mine = list.children[chance(list.childElementCount)];
+    mine.firstElementChild.focus();
+    const chosen = keys.filter(() => chance(4)).sort(() => chance(3) - 1);
+    const fresh = document.cloneNode(true);
+    fresh.querySelector("[data-live=shuffled]").innerHTML = chosen.map(row).join("");
+    patchPage(document, fresh);
+    const now = [...list.children].map((one) => one.dataset.key);
+    const wanted = chosen.includes(mine.dataset.key) ? chosen : [...chosen, mine.dataset.key];
+    if (document.activeElement !== mine.firstElementChild) problems.push(`${round}: the focus is lost`);
+    if (now.filter((key) => chosen.includes(key)).join() !== chosen.join()) problems.push(`${round}: ${now}, not ${chosen}`);
+    if (now.length !== wanted.length) problems.push(`${round}: ${now} has not the rows of ${wanted}`);
+  }
+  return problems;
+}
+"""
+
+
+def test_rows_come_into_their_order_around_the_one_that_has_the_focus(let_in: Let) -> None:
+    assert inbox(let_in).evaluate(SHUFFLES) == []
