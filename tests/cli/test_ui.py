@@ -52,6 +52,15 @@ def test_the_link_of_a_local_crew_lets_one_browser_in_once(owner: Owner, door: D
     assert again.get("/").status == 401
 
 
+def test_a_page_that_was_asked_for_is_opened_by_a_link_that_works_once(owner: Owner, door: Door) -> None:
+    refused = Reader(door.port).get("/tasks?plan=billing")
+    assert refused.status == 401 and "paste your token" not in refused.text, "of which it takes none"
+    reader = Reader(door.port)
+    form = reader.get(f"{door.path}&back=%2Ftasks%3Fplan%3Dbilling").form("Sign in")
+    let = reader.post(form.action, form.fields)
+    assert (let.status, let.headers["location"]) == (303, "/tasks?plan=billing")
+
+
 def test_what_is_done_there_is_done_as_the_user_who_runs_it(owner: Owner, door: Door) -> None:
     reader = door.enter()
     number = owner.tasks()["other"].id

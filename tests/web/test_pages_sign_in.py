@@ -107,9 +107,40 @@ def test_without_a_session_each_page_is_the_door(site: Site, people: People, por
     site.enqueue("a")
     for path in ("/", "/tasks", "/inbox", "/plans/api", "/nowhere"):
         shown = Reader(port).get(path)
-        assert shown.status == 401 and "muster ui" in shown.text and "api" not in shown.text.split("<main")[1]
+        told = shown.text.split("<main")[1].replace(f'value="{path}"', "")  # what was asked, to be led there
+        assert shown.status == 401 and "muster ui" in told and "api" not in told
     assert Reader(port).ask("GET", "/live", Accept="text/event-stream").status == 401
     assert Reader(port).post("/tasks/7/pause", {}).status == 401
+
+
+def test_a_link_to_a_page_leads_there_by_way_of_the_door(site: Site, people: People, port: int) -> None:
+    token = people.token(Role.MEMBER, member="ada")
+    for wanted in ("/tasks?plan=api&status=failed", "/inbox", "/plans/api"):
+        door = Reader(port).get(wanted)
+        wrong = Reader(port).post(ENTER, {**door.form("Sign in").fields, "token": "mst_nobody"})
+        assert wrong.status == 401
+        for form in (door.form("Sign in"), wrong.form("Sign in")):
+            let = Reader(port).post(ENTER, {**form.fields, "token": token})
+            assert (let.status, let.headers["location"]) == (303, wanted)
+
+
+def test_a_link_that_works_once_leads_to_the_page_that_it_names(people: People, port: int) -> None:
+    token = people.token(Role.MEMBER, member="ada")
+    reader = Reader(port)
+    form = reader.get(f"{link_of(port, token)}&back=%2Ftasks%3Fplan%3Dapi").form("Sign in")
+    let = reader.post(ENTER, form.fields)
+    assert (let.status, let.headers["location"]) == (303, "/tasks?plan=api")
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "/\r\nX: y"]
+    + ["", "/enter?back=%2Fenter", "/sign-out"],
+)
+def test_whoever_is_let_in_is_led_to_a_page_of_ours_only(people: People, port: int, back: str) -> None:
+    token = people.token(Role.MEMBER, member="ada")
+    let = Reader(port).post(ENTER, {"token": token, "back": back})
+    assert (let.status, let.headers["location"]) == (303, "/") and "x" not in let.headers
 
 
 def test_a_session_opens_pages_and_not_the_api(people: People, port: int) -> None:

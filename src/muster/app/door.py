@@ -22,13 +22,12 @@ from muster.web.http import Reply, Request, Stream, decode_query, error_reply
 from muster.web.identity import hash_of
 from muster.web.network import NetworkListener
 from muster.web.open_paths import ENTER, STATIC, is_page
-from muster.web.pages.sign_in import EnterQuery, gone
+from muster.web.pages.sign_in import EnterQuery, entered, entrance, gone
 from muster.web.refusals import as_page, wants_page
 from muster.web.visits import (
     DOOR,
     SESSION,
     SESSION_S,
-    cookie,
     fields_of,
     posted,
     refuse_other_sites,
@@ -80,6 +79,7 @@ class Door:
         return f"{ENTER}?code={code}"
 
     async def answer(self, request: Request) -> Reply:
+        request.headers = [*request.headers, (DOOR, b"yes")]
         try:
             reply = await self._answer(request)
         except MusterError as error:
@@ -109,19 +109,15 @@ class Door:
 
     def _enter(self, request: Request) -> Reply:
         """Raises NotAllowed, BadInput."""
-        from muster.web.pages.render import page
-
-        request.headers = [*request.headers, (DOOR, b"yes")]
         if request.method == "GET":
-            asked = decode_query(request.query, EnterQuery)
-            return page(request, "enter.html", code=asked.code if asked else "", problem=None)
-        until_s = self._links.pop(hash_of(fields_of(request).get("code", "")), 0.0)
+            return entrance(request, decode_query(request.query, EnterQuery) or EnterQuery())
+        fields = fields_of(request)
+        until_s = self._links.pop(hash_of(fields.get("code", "")), 0.0)
         if until_s < self._clock():
             raise NotAllowed("this link was used already, or is too old; nobody was let in", _AGAIN)
         secret = SESSION + secrets.token_urlsafe(32)
         self._sessions[hash_of(secret)] = self._clock() + SESSION_S
-        headers = (("location", "/"), cookie(request, secret), ("cache-control", "no-store"))
-        return Reply(303, b"", "text/plain", headers)
+        return entered(request, fields, secret)
 
     # -- the owner
 

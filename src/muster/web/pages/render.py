@@ -96,6 +96,7 @@ def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> R
         status=reply.status,
         problem=msgspec.to_builtins(problem),
         code="",
+        back=_here(request),
         written=written,
     )
     return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)

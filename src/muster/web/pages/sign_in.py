@@ -15,9 +15,11 @@ from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.identity import hash_of
 from muster.web.open_paths import ENTER
+from muster.web.pages.forms import back_to
 from muster.web.routes import Routes
 from muster.web.sign_in_links import PURPOSE, LinkClaims
 from muster.web.visits import (
+    BACK,
     SESSION,
     SESSION_S,
     cookie,
@@ -31,20 +33,27 @@ from muster.web.visits import (
 routes = Routes(pages=True)
 
 _AGAIN = "muster ui --server URL makes another link; or paste a token"
+_LEAD_NOWHERE = (ENTER, "/sign-out")
 _in_use: set[str] = set()
 """Links that are being used at this moment."""
 
 
 class EnterQuery(Query, frozen=True, kw_only=True):
     code: str = ""
+    back: str = ""
+    """The page that was asked for without a session."""
 
 
 @routes.get(ENTER)
 async def ask_in(web: Backend, request: Request, query: EnterQuery) -> Reply:  # noqa: ARG001
+    return entrance(request, query)
+
+
+def entrance(request: Request, query: EnterQuery) -> Reply:
     """A form, which a browser with scripts sends by itself: whoever only looks at a link does not use it up."""
     from muster.web.pages.render import page
 
-    return page(request, "enter.html", code=query.code, problem=None)
+    return page(request, "enter.html", code=query.code, back=query.back, problem=None)
 
 
 @routes.post(ENTER)
@@ -55,8 +64,15 @@ async def let_in(web: Backend, request: Request) -> Reply:
         secret = await _by_link(web, fields["code"])
     else:
         secret = await _by_token(web, fields.get("token", "").strip())
-    to = ("location", "/")
-    return Reply(303, b"", "text/plain", (to, cookie(request, secret), ("cache-control", "no-store")))
+    return entered(request, fields, secret)
+
+
+def entered(request: Request, fields: dict[str, str], secret: str) -> Reply:
+    """With its session, and to the page that was asked for without one."""
+    if fields.get(BACK, "").partition("?")[0] in _LEAD_NOWHERE:
+        fields = {}
+    led = back_to(fields, "/")
+    return msgspec.structs.replace(led, headers=(*led.headers, cookie(request, secret)))
 
 
 async def _by_link(web: Backend, code: str) -> str:
