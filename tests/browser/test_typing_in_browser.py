@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
+import browsers
+import pytest
 from browsers import Let
 from playwright.sync_api import Page, expect
 
-from far_servers import FarOwner
+from far_servers import SECRET, FarOwner
+from muster.engine.batch import drive
 from muster.model import commands as c
+from muster.model.access import BROWSER
 from patience import PATIENCE_S
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -93,7 +97,7 @@ def test_a_box_whose_task_asks_something_else_says_so(far: FarOwner, let_in: Let
     far.do(c.Ask(task_id=number, epoch=2, question="Which size?"))
     expect(note).to_contain_text("It asks something else by now")
     page.get_by_role("button", name="Answer").click()
-    expect(page.locator("main")).to_contain_text(re.compile("asks something else by now.*green", re.S))
+    expect(page.locator("main")).to_contain_text(re.compile("asks something else by now.*green", re.DOTALL))
 
 
 SHUFFLES = """
@@ -117,7 +121,8 @@ async () => {
     const now = [...list.children].map((one) => one.dataset.key);
     const wanted = chosen.includes(mine.dataset.key) ? chosen : [...chosen, mine.dataset.key];
     if (document.activeElement !== mine.firstElementChild) problems.push(`${round}: the focus is lost`);
-    if (now.filter((key) => chosen.includes(key)).join() !== chosen.join()) problems.push(`${round}: ${now}, not ${chosen}`);
+    const order = now.filter((key) => chosen.includes(key));
+    if (order.join() !== chosen.join()) problems.push(`${round}: ${now}, not ${chosen}`);
     if (now.length !== wanted.length) problems.push(`${round}: ${now} has not the rows of ${wanted}`);
   }
   return problems;
@@ -127,3 +132,68 @@ async () => {
 
 def test_rows_come_into_their_order_around_the_one_that_has_the_focus(let_in: Let) -> None:
     assert inbox(let_in).evaluate(SHUFFLES) == []
+
+
+def end_sessions(far: FarOwner) -> None:
+    for token in drive(far.store.reads.tokens()):
+        if token.name == BROWSER:
+            far.do(c.RevokeToken(token_id=token.id, actor="user:ann"))
+
+
+def sign_in(page: Page) -> None:
+    page.get_by_label("Or paste your token").fill(SECRET)
+    page.get_by_role("button", name="Sign in").click()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_typed_outlives_the_session(far: FarOwner, let_in: Let, restarted: bool) -> None:
+    number = asking(far, "a")["a"]
+    page = inbox(let_in)
+    page.clock.install()
+    asked: list[str] = []
+    page.on("request", lambda one: asked.append(one.url))
+    box = page.get_by_label("Your answer to shop/a")
+    box.press_sequentially("green")
+    if restarted:  # as `muster ui`, which forgets its sessions
+        page.context.clear_cookies()
+        far.stop()
+        far.start()
+    else:
+        end_sessions(far)
+    expect(page.locator("#link")).to_contain_text("signed out; what you typed stays here")
+    asked.clear()
+    page.clock.fast_forward(60_000)
+    page.evaluate("fetch('/enter').then((it) => it.status)")
+    assert asked == [f"{far.url}/enter"], "it waits until somebody signs in"
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="sign in in a new tab").click()
+    sign_in(opened.value)
+    opened.value.wait_for_url(f"{far.url}/inbox")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(page.locator("#link")).to_have_text("live")
+    assert box.input_value() == "green"
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("status").filter(has_text="Answer: done.")).to_be_visible()
+    assert far.tasks()["a"].id == number and far.tasks()["a"].status == "PENDING"
+
+
+def test_without_anything_typed_the_door_is_shown_and_leads_back(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    page.goto("/tasks?plan=billing")
+    expect(page.locator("#link")).to_have_text("live")
+    end_sessions(far)
+    page.wait_for_url(f"{far.url}/enter?back=*")
+    sign_in(page)
+    page.wait_for_url(f"{far.url}/tasks?plan=billing")
+
+
+def test_a_door_opens_once_another_tab_was_let_in(far: FarOwner, let_in: Let) -> None:
+    page = let_in()
+    end_sessions(far)
+    page.goto("/tasks?plan=billing")
+    expect(page.get_by_role("button", name="Sign in")).to_be_visible()
+    page.context.new_page().goto(browsers.sign_in_path(far))
+    page.context.pages[-1].wait_for_url(f"{far.url}/")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(page.locator("h1")).to_have_text("Tasks")
+    assert page.url == f"{far.url}/tasks?plan=billing"

@@ -1,2 +1,15 @@
 // A link in a message may be opened by whoever looks for a preview: only a browser sends the form.
-document.getElementById("enter")?.requestSubmit();
+const form = document.getElementById("enter");
+form?.requestSubmit();
+
+// Who comes back to this page may have been let in with another one.
+const to = new URL(document.querySelector("main").dataset.back || "/", location.href);
+
+async function look() {
+  if (form || document.hidden || to.origin !== location.origin) return;
+  const answer = await fetch(to, { headers: { accept: "text/html" }, credentials: "same-origin" });
+  if (answer.ok) location.replace(to);
+}
+
+document.addEventListener("visibilitychange", look);
+addEventListener("focus", look);

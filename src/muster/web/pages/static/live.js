@@ -2,7 +2,7 @@
 // four times a second and for a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and
 // looks when it is seen again.
 
-import { patchPage } from "./patch.js";
+import { patchPage, unsent } from "./patch.js";
 
 const CALM_MS = 250;
 const AGAIN_MS = 1000;
@@ -18,6 +18,7 @@ let tookMs = 0;
 let timer = null;
 let heard = new Date();
 let retry = null;
+let out = false; // nobody is asked anything before somebody has signed in again
 let pressed = null; // until what is pressed is released: a drag or a click begins with what lies below the pointer
 let release = null;
 
@@ -35,6 +36,17 @@ function hear(held = 0) {
   say(held ? `live, ${held} not shown while you point there` : "live");
 }
 
+// What was typed stays for whoever signs in again; without that the door is shown, which leads back here.
+function leave() {
+  out = true;
+  disconnect();
+  const door = `/enter?back=${encodeURIComponent(location.pathname + location.search)}`;
+  if (!unsent(document)) return location.replace(door);
+  say("signed out; what you typed stays here: ", true);
+  const link = badge.appendChild(document.createElement("a"));
+  Object.assign(link, { href: door, target: "_blank", rel: "noopener", textContent: "sign in in a new tab" });
+}
+
 function soon() {
   wanted = true;
   if (timer === null && !asking) timer = setTimeout(ask, Math.max(0, lastMs + Math.max(CALM_MS, tookMs / SHARE_MAX) - Date.now()));
@@ -42,12 +54,14 @@ function soon() {
 
 async function ask() {
   timer = null;
+  if (document.hidden) return;
   asking = true;
   wanted = false;
   lastMs = Date.now();
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
-    if (answer.status === 401) return location.reload();
+    if (answer.status === 401) return leave();
+    out = false;
     if (!answer.ok) throw new Error(String(answer.status));
     tookMs = Date.now() - lastMs;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
@@ -56,6 +70,7 @@ async function ask() {
     ({ seen } = fresh.body.dataset);
     hear(held);
     follow(fresh.body.dataset.stream);
+    connect();
     if (held) setTimeout(soon, HELD_MS);
   } catch {
     lost();
@@ -67,16 +82,16 @@ async function ask() {
 }
 
 function connect() {
-  if (stream || document.hidden || !address) return;
+  if (stream || out || document.hidden || !address) return;
   stream = new EventSource(address);
   stream.addEventListener("moved", ({ data }) => (JSON.parse(data) === seen && !asking ? hear() : soon()));
   stream.onerror = () => {
     lost();
-    // A stream that was refused, as while its server restarts behind a proxy, is not opened again by itself.
+    // A stream that was refused is not opened again by itself, and does not say why: its page does.
     if (stream.readyState === EventSource.CLOSED) {
       disconnect();
       clearTimeout(retry);
-      retry = setTimeout(connect, AGAIN_MS);
+      retry = setTimeout(soon, AGAIN_MS);
     }
   };
 }
@@ -101,8 +116,15 @@ for (const end of ["pointerup", "pointercancel", "dragend", "blur"]) {
     pressed = release = null;
   });
 }
-document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
+// Who comes back to this page may have signed in with another one.
+function look() {
+  if (out) soon();
+  else connect();
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : look()));
+addEventListener("focus", look);
 addEventListener("pagehide", disconnect);
-addEventListener("pageshow", connect);
+addEventListener("pageshow", look);
 connect();
 if (document.body.dataset.again) setTimeout(() => location.reload(), 2 * AGAIN_MS); // nobody was up

@@ -4,12 +4,19 @@
 export function patchPage(there, fresh) {
   let held = 0;
   document.title = fresh.title;
+  renewForms(there, fresh);
   tellMeanwhile(there, fresh);
   for (const region of there.querySelectorAll("[data-live]")) {
     const next = fresh.querySelector(`[data-live="${CSS.escape(region.dataset.live)}"]`);
     if (next && ofSame(region) === ofSame(next)) held += patchRegion(region, next);
   }
   return held;
+}
+
+// Whoever has signed in again sends what stands in the page with the word of their new session.
+function renewForms(there, fresh) {
+  const word = fresh.querySelector("input[name=csrf]")?.value;
+  if (word) for (const field of there.querySelectorAll("input[name=csrf]")) field.value = word;
 }
 
 // A question that is not asked any more stays while somebody writes an answer, and says so.
@@ -168,5 +175,10 @@ function node(mine, next) {
 
 function busy(element) {
   if (element.contains(document.activeElement) || selects(element)) return true;
-  return [...element.querySelectorAll("textarea, input")].some((one) => one.type !== "hidden" && (one.value !== one.defaultValue || one.checked !== one.defaultChecked));
+  return unsent(element);
+}
+
+// Whether something was typed or ticked there that nobody has sent.
+export function unsent(element) {
+  return [...element.querySelectorAll("form textarea, form input")].some((one) => one.type !== "hidden" && (one.value !== one.defaultValue || one.checked !== one.defaultChecked));
 }
