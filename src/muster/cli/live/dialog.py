@@ -6,11 +6,12 @@ that has to be filled in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from muster.cli.live.review import ReviewedWork
+from muster.cli.live.rows import RowId, row_id
 from muster.cli.output import ref_of
 from muster.model.forms import (
     BULK_MAX,
@@ -48,6 +49,37 @@ class Prompt(NamedTuple):
     """What was looked at before; it is refused where there is other work by now."""
     rows: tuple[Json, ...] = ()
     """All with which it is done; empty: with `row` alone."""
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """What was written in its fields."""
+        return {name: text for name, text in self.body.items() if isinstance(text, str) and text}
+
+
+class Unsent:
+    """What was written and not taken: it stands there again at the next try of the same, and is no answer to
+    another question."""
+
+    def __init__(self) -> None:
+        self._texts: dict[tuple[str, RowId, str], Mapping[str, str]] = {}
+
+    def keep(self, undone: Iterable[Prompt]) -> None:
+        for asked in undone:
+            if asked.texts:
+                self._texts[_place(asked.action, asked.row)] = asked.texts
+
+    def sent(self, asked: Prompt) -> None:
+        self._texts.pop(_place(asked.action, asked.row), None)
+
+    def again(self, dialog: Dialog) -> Dialog:
+        for name, text in self._texts.get(_place(dialog.action, dialog.row), {}).items():
+            if name in dialog.lines:
+                dialog.lines[name].write(text)
+        return dialog
+
+
+def _place(action: str, row: Json) -> tuple[str, RowId, str]:
+    return action, row_id(row), row.get("question", "")
 
 
 @dataclass

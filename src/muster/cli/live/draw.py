@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from muster.cli.live.dialog import Dialog
@@ -99,10 +100,10 @@ def _agents(state: State, workers: list[Json]) -> list[str]:
     if not workers:
         return ["no worker"]
     parts = [counted(len(workers), "worker")]
-    busy = state.busy()
+    busy = Counter(task["agent"] for task in state.tasks.values())
     for name in sorted({name for worker in workers for name in worker["agents"]}):
         hosts = [worker for worker in workers if name in worker["agents"] and name not in worker["unfit"]]
-        parts.append(f"{steady(name)} {busy.get(name, 0)} busy on {len(hosts)}")
+        parts.append(f"{steady(name)} {busy[name]} busy on {len(hosts)}")
     return parts
 
 

@@ -90,7 +90,8 @@ class Listing:
         events = self._api.get("/api/v1/events", {"after": self._last_event, "limit": EVENTS_MAX})
         if len(events) == EVENTS_MAX:
             return False
-        self._known.update(self._by_id({event["taskId"] for event in events} - {None}))
+        moved = {event["taskId"] for event in events if (event["taskId"] or 0) > 0}  # others are of no task
+        self._known.update(self._by_id(moved))
         self._last_event = max([self._last_event, *(event["id"] for event in events)])
         return True
 
@@ -157,6 +158,8 @@ class LiveFeed:
         self._worked: tuple[int, int] | None = None
         """Whose work was brought already."""
         self._coming: Json | None = None
+        self._undone: list[Prompt] = []
+        self._fault: Exception | None = None
         self._rest = _Rest(self._headers)
         self._log = _Log(context.here)
         self.wake_fd, self._wake = os.pipe()
@@ -183,34 +186,48 @@ class LiveFeed:
         self._hurry.set()
 
     def take(self) -> Iterator[News]:
+        """Raises what has ended the thread: nothing would move any more."""
         while not self._news.empty():
             yield self._news.get()
+        if self._fault is not None:
+            raise self._fault
 
     def _run(self) -> None:
-        while not self._stop.is_set():
-            self._hurry.wait(ROUND_S)
-            self._hurry.clear()
-            self._stop.wait(CALM_S)
-            told = ""
-            try:
-                told = self._do_asked()
-                news = self._read(told)
-            except Unavailable as error:
-                news = News(link=self._lost(error), told=told, cut=self._listing.cut)
-                self._log.forget()
-                self._rest = _Rest(self._headers)
-            except MusterError as error:
-                news = News(told=error.message, cut=self._listing.cut)
-            self._news.put(news)
-            with suppress(BlockingIOError):  # it has been woken often enough
-                os.write(self._wake, b"x")
+        try:
+            while not self._stop.is_set():
+                self._hurry.wait(ROUND_S)
+                self._hurry.clear()
+                self._stop.wait(CALM_S)
+                self._news.put(self._round())
+                self._say_so()
+        except Exception as fault:  # whoever watches ends with it
+            self._fault = fault
+            self._say_so()
+
+    def _say_so(self) -> None:
+        with suppress(BlockingIOError):  # it has been woken often enough
+            os.write(self._wake, b"x")
+
+    def _round(self) -> News:
+        """What has become of what was asked for stays on the screen, whatever else could not be read."""
+        told = self._do_asked()
+        try:
+            news = self._read()
+        except Unavailable as error:
+            news = News(link=self._lost(error))
+            self._log.forget()
+            self._rest = _Rest(self._headers)
+        except MusterError as error:
+            news = News(link=error.message)
+        undone, self._undone = self._undone, []
+        return news._replace(told=told, undone=undone, cut=self._listing.cut)
 
     def _lost(self, error: MusterError) -> str:
         if self._project is None:
             return NO_SERVER
         return f"no owner: {error.message}" if answers(self._project.socket) else self._away
 
-    def _read(self, told: str) -> News:
+    def _read(self) -> News:
         status = self._api.get("/api/v1/status")
         newest = status["status"]["lastEventId"]
         tasks = self._listing.news(newest)
@@ -224,9 +241,7 @@ class LiveFeed:
             status=status,
             log=log,
             log_of=self._log.of,
-            told=told,
             coming=self._taken_coming(),
-            cut=self._listing.cut,
         )
 
     def _taken_coming(self) -> Json | None:
@@ -262,15 +277,20 @@ class LiveFeed:
         while not self._asked.empty():
             asked_s, asked = self._asked.get()
             ref = ref_of(asked.row)
+            kept = "; what you wrote is kept for the next try" if asked.texts else ""
+            unchanged = f"nothing was changed{kept}"
             if time.monotonic() - asked_s > LATE_S:  # who has pressed that has seen nothing happen
-                told = f"{ref}: {asked.action}: nobody has answered, so it was not sent; nothing was changed"
+                self._undone.append(asked)
+                told = f"{ref}: {asked.action}: nobody has answered, so it was not sent; {unchanged}"
                 continue
             try:
                 told = self._do(asked, ref)
             except Unavailable as error:
-                known = "nobody knows whether it was done" if self._connection.sent else "nothing was changed"
+                self._undone.append(asked)
+                known = f"nobody knows whether it was done{kept}" if self._connection.sent else unchanged
                 told = f"{ref}: {asked.action}: {error.message}; {known}"
             except MusterError as error:
+                self._undone.append(asked)
                 number = asked.row["id"]
                 told = (refused(error, ref, number) if isinstance(number, int) else error).message
         return told

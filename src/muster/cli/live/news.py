@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from muster.cli.live.dialog import Prompt
 from muster.cli.live.review import ReviewedWork
 from muster.model.access import Right
 from muster.model.json_value import Json
@@ -36,5 +37,7 @@ class News(NamedTuple):
     """Or why not."""
     told: str = ""
     """How the last request ended; empty: nothing new."""
+    undone: Sequence[Prompt] = ()
+    """What was asked for and is not known to be done."""
     cut: bool = False
     """There are more tasks that wait than were asked for."""

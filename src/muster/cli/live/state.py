@@ -17,6 +17,7 @@ from muster.cli.live.dialog import (
     Dialog,
     InputLine,
     Prompt,
+    Unsent,
     dialog_of,
     dialog_of_all,
     label_of,
@@ -89,6 +90,7 @@ class State:
     _order: list[RowId] = field(default_factory=list)
     """The rows that the window scrolls over."""
     _seen_open: set[int] = field(default_factory=set)
+    _unsent: Unsent = field(default_factory=Unsent)
 
     def show(self, news: News, now_ms: int = 0) -> None:
         self.heard_ms = now_ms
@@ -106,6 +108,7 @@ class State:
             self._take_work(news.work, news.no_work)
         if news.told:
             self.message = news.told
+        self._unsent.keep(news.undone)
         if news.coming is not None:
             self._ask_merge(news.coming)
         self.link, self.cut = news.link, news.cut
@@ -226,14 +229,6 @@ class State:
             self.output.begin(wanted)
         return wanted
 
-    def busy(self) -> dict[str, int]:
-        """By agent, how many tasks it is at."""
-        found: dict[str, int] = {}
-        for task in self.tasks.values():
-            if task["agent"] is not None:
-                found[task["agent"]] = found.get(task["agent"], 0) + 1
-        return found
-
     def detail_wanted(self) -> int | None:
         return self.chosen if self.open and isinstance(self.chosen, int) else None
 
@@ -282,6 +277,7 @@ class State:
             return None
         if said.work is not None and self.review is not None:
             self.reviewing = None
+        self._unsent.sent(said)
         return said
 
     def _keep_comment(self, text: str) -> None:
@@ -471,7 +467,7 @@ class State:
         elif action in AT_ONCE:
             return Prompt(action, row, label=label_of(action, row))
         else:
-            self.dialog = dialog_of(action, row, seq)
+            self.dialog = self._unsent.again(dialog_of(action, row, seq))
         return None
 
     def _act_on_all(self, action: str) -> None:
