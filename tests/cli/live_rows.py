@@ -8,7 +8,7 @@ from muster.cli.live.news import News
 def task(number, status="PENDING", **more):
     row = {"id": number, "plan": "p", "key": f"t{number}", "title": f"Task {number}", "status": status}
     row |= {"state": {"PENDING": "ready", "ABORTED": "delayed"}.get(status, status.lower())}
-    row |= {"epoch": 0, "why": f"reason {number}"}
+    row |= {"epoch": 0, "seq": 1, "why": f"reason {number}"}
     row |= {"agent": None, "wantedAgent": None, "percent": 0, "step": "", "startedAtMs": None}
     row |= {"needsPerson": False, "question": "", "wish": "", "fix": "", "remark": "", "error": ""}
     row |= {"atWork": status == "RUNNING"}

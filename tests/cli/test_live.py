@@ -55,7 +55,7 @@ def test_a_refusal_is_told(owner, console):
     owner.do(c.Skip(task_id=owner.tasks()["tests"].id, actor="user:ann"))
     owner.do(c.Archive(task_id=owner.tasks()["tests"].id, actor="user:ann"))
     live.press("y")
-    live.until(lambda text: "billing/tests is ARCHIVED" in text and "nothing was changed" in joined(text))
+    live.until(lambda text: "has changed since" in text and "now it is ARCHIVED" in joined(text))
 
 
 def joined(text):

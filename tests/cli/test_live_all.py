@@ -75,3 +75,27 @@ def test_all_that_is_listed_is_paused_and_the_title_tells_what_waits(owner, cons
     live.press("q")
     assert live.ends() == 0
     assert BACK in live.raw.rpartition(b"\x1b]2;")[2] and b"\x1b]2;evil" not in live.raw
+
+
+def test_each_is_meant_as_it_was_listed(owner, console):
+    """What has changed while the question stood there is left alone."""
+    number = owner.tasks()["tests"].id
+    live = console("watch")
+    live.choose("billing/tests")
+    live.press("*r")
+    live.until(lambda text: "Retry: " in text)
+    owner.do(c.Retry(task_id=number, actor="user:ann", note="hers"))
+    owner.do(c.Cancel(task_id=number, actor="user:ann"))
+    live.press("y")
+    live.until(lambda text: "has changed since" in " ".join(text.split()))
+    assert owner.tasks()["tests"].status == "CANCELLED"
+
+
+def test_what_is_looked_at_is_what_is_accepted():
+    """A resume by one key is for the row that was shown, and a pause for whatever there is."""
+    state = listed(task(1, "PAUSED", seq=7), task(2, seq=9))
+    state.chosen = 1
+    (resumed,) = pressed(state, "p")
+    state.chosen = 2
+    (paused,) = pressed(state, "p")
+    assert (resumed.action, resumed.seq, paused.action, paused.seq) == ("resume", 7, "pause", None)

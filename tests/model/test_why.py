@@ -38,6 +38,7 @@ def view(status: TaskStatus, **changes: Any) -> TaskView:
         priority=5,
         generation=1,
         epoch=0,
+        seq=1,
         unmet=0,
         next_attempt_at_ms=None,
         max_retries=3,

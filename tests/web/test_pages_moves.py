@@ -29,14 +29,16 @@ def reader(site: Site) -> Iterator[Reader]:
 def moved(reader: Reader, number: int, to: str) -> Shown:
     """As a card that is dropped there."""
     shown = reader.get("/tasks?view=board")
+    seq = re.search(rf'data-key="{number}"[^>]* data-seq="(\d+)"', shown.text)
     csrf = re.search(r'id="moved"[^>]* data-csrf="(\w+)"', shown.text)
     assert csrf is not None
-    answer = reader.post(f"/tasks/{number}/move", {"csrf": csrf[1], "back": "/tasks?view=board", "to": to})
+    fields = {"csrf": csrf[1], "back": "/tasks?view=board", "to": to, **({"seq": seq[1]} if seq else {})}
+    answer = reader.post(f"/tasks/{number}/move", fields)
     return reader.get(answer.headers["location"]) if answer.status == 303 else answer
 
 
 def offered(reader: Reader, number: int) -> set[str]:
-    card = re.search(rf'data-key="{number}" data-moves="([\w ]+)"', reader.get("/tasks?view=board").text)
+    card = re.search(rf'data-key="{number}"[^>]* data-moves="([\w ]+)"', reader.get("/tasks?view=board").text)
     return set(card[1].split()) if card else set()
 
 

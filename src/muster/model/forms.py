@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from muster.model.errors import Conflict
 from muster.model.json_value import Json
-from muster.model.states import FINAL, TaskStatus
+from muster.model.states import FINAL, HELD, TaskStatus
 
 
 class FormField(NamedTuple):
@@ -29,6 +29,8 @@ class Action(NamedTuple):
     fields: tuple[FormField, ...] = ()
     warns: str = ""
     """What a person is told before; empty: it is done at once."""
+    as_seen: bool = True
+    """It is for the task as it was looked at: where that has changed since, it is refused."""
 
     @property
     def asks(self) -> bool:
@@ -50,7 +52,7 @@ TASK_ACTIONS: dict[str, Action] = {
     "accept": Action("Accept the result"),
     "resume": Action("Resume", (_NOTE,)),
     "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True))),
-    "pause": Action("Pause"),
+    "pause": Action("Pause", as_seen=False),
     "cancel": Action("Cancel", (_REASON,), "It is ended now, also where its agent is at work."),
     "complete": Action(
         "Mark as done", (FormField("summary", "What was done", long=True),), "Nobody checks it."
@@ -87,6 +89,18 @@ def body_of_form(action: Action, fields: Mapping[str, str]) -> Json:
         if value:
             body[field.name] = value == "true" if field.flag else value
     return body
+
+
+def seq_seen(action: str, task: Json) -> int | None:
+    """Of the newest event that whoever does this has seen; None: it is meant whatever has happened since.
+
+    While an attempt holds a task its events come all the time, and what may be done with it then is to stop it.
+    """
+    wanted = TASK_ACTIONS.get(action)
+    if (wanted is not None and not wanted.as_seen) or task["status"] in HELD:
+        return None
+    seq: int = task["seq"]
+    return seq
 
 
 def possible_for_plan(plan: Json, *, settled: bool) -> list[str]:

@@ -42,6 +42,8 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     status: TaskStatus
     generation: int
     epoch: int
+    seq: int
+    """Of its newest event: its `ETag`."""
     unmet: int
     next_attempt_at_ms: int | None
     max_retries: int

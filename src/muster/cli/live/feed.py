@@ -26,7 +26,7 @@ from muster.config.project import Project
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.diffs import parsed
 from muster.model.errors import MusterError, Unavailable
-from muster.model.forms import other_question
+from muster.model.forms import other_question, seq_seen
 from muster.model.json_value import Json
 from muster.model.needs import gathered
 from muster.model.reviews import refuse_other_work, work_of
@@ -312,17 +312,21 @@ class LiveFeed:
         if asked.work is not None:
             told = self._api.get(task_path(row["id"], "diff"), {"attempt": asked.work.of[1]})
             refuse_other_work(told["base"], told["head"], asked.work.seen)
+        self._post(row, asked, seq)
+        return f"{ref}: {asked.label}: done"
+
+    def _post(self, row: Json, asked: Prompt, seq: int | None) -> None:
+        """Raises MusterError."""
         headers = self._headers if seq is None else {**self._headers, "If-Match": f'"{seq}"'}
         api = Api(self._connection, headers)
         api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
-        return f"{ref}: {asked.label}: done"
 
     def _do_all(self, asked: Prompt) -> str:
         """To each that still can take it."""
         done, problems = 0, list[str]()
         for row in asked.rows:
             try:
-                self._api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
+                self._post(row, asked, seq_seen(asked.action, row))
             except Unavailable as error:
                 left = len(asked.rows) - done - len(problems)
                 problems.append(

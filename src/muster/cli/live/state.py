@@ -29,6 +29,7 @@ from muster.cli.live.review_dialogs import COMMENT, commenting, merging, sending
 from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id
 from muster.cli.output import ref_of
 from muster.model.access import RIGHTS, Right, Role
+from muster.model.forms import seq_seen
 from muster.model.json_value import Json
 from muster.model.keys import BY_KEY, KEYS, KeyBinding
 from muster.model.reviews import REMARKS_MAX
@@ -461,11 +462,15 @@ class State:
         if action == "merge":
             self.message = "what it would bring is asked for"
             return Prompt(COMING, row)
-        seq = self._seq_of(row)
+        seq = None if "kind" in row else seq_seen(action, row)
+        looked_at = self.review_shown.work.of[1] if self.review_shown is not None else row["epoch"]
+        if action == "accept" and looked_at != row["epoch"]:
+            self.message = f"attempt {row['epoch']} is newer than what you look at; {NOTHING}"
+            return None
         if key.key == "b":
             self.dialog = sending_back(action, row, seq, self.review_shown)
         elif action in AT_ONCE:
-            return Prompt(action, row, label=label_of(action, row))
+            return Prompt(action, row, seq=seq, label=label_of(action, row))
         else:
             self.dialog = self._unsent.again(dialog_of(action, row, seq))
         return None
@@ -486,10 +491,3 @@ class State:
             return f"{wanted}: this is not yours to do here; {NOTHING}"
         keys = [f"{one.key} {one.short or one.actions[0]}" for one in KEYS if self.possible(one, row)]
         return f"{wanted} is not possible now; what is: {', '.join(keys) or 'nothing'}"
-
-    def _seq_of(self, row: Json) -> int | None:
-        detail = self.detail_shown
-        if detail is None or detail["task"]["atWork"] or not detail["events"] or row["id"] != self.chosen:
-            return None
-        seq: int = detail["events"][-1]["seq"]
-        return seq

@@ -209,8 +209,9 @@ def lapsed(attempt: Attempt, now: Now) -> bool:
 def refuse_changed(task: Task, if_seq: int | None) -> None:
     """Raises PreconditionFailed where the task's last event is another one than that."""
     if if_seq is not None and if_seq != task.event_seq:
+        of_attempt = f", at attempt {task.epoch}" if task.epoch else ""
         raise PreconditionFailed(
-            f"task {task.id} has changed since: its last event was {if_seq}, and is {task.event_seq}; "
-            "nothing was changed",
+            f"task {task.id} has changed since: its last event was {if_seq}, and is {task.event_seq}, "
+            f"now it is {task.status}{of_attempt}; nothing was changed",
             f"muster task show {task.id}",
         )

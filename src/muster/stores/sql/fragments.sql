@@ -44,6 +44,9 @@ coalesce(p.name, '')
 -- name: taskview_key
 coalesce(t.key, CAST(t.id AS TEXT))
 
+-- name: taskview_seq
+t.event_seq
+
 -- name: taskview_wanted_agent
 t.agent
 

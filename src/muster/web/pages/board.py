@@ -16,7 +16,7 @@ from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import ask_api, back_to, refused_form
+from muster.web.pages.forms import SEQ, ask_api, back_to, refused_form
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
@@ -84,7 +84,8 @@ async def move(web: Backend, request: Request, task_id: int) -> Reply:
             return back_to({}, f"/tasks/{task_id}")
         if TASK_ACTIONS[action].asks:
             return back_to({}, f"/tasks/{task_id}/{action}")
-        reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {})
+        seq = fields.get(SEQ, "") if TASK_ACTIONS[action].as_seen else ""
+        reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:

@@ -5,13 +5,14 @@ What a page has asked about is what is done: tasks that came since are not among
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from muster.model.errors import BadInput, NotFound
-from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form
+from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, seq_seen
 from muster.model.json_value import Json
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import counted, task_name
@@ -26,6 +27,7 @@ from muster.web.visits import posted
 routes = Routes(pages=True)
 
 NAMED_MAX = 50
+_PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16})?")
 
 
 @routes.get("/bulk/{action}")
@@ -45,7 +47,7 @@ async def confirm_many(web: Backend, request: Request, action: str, query: Table
         wanted=wanted,
         tasks=[json_of(task) for task in tasks[:NAMED_MAX]],
         number=len(tasks),
-        ids=",".join(str(task.id) for task in tasks),
+        ids=",".join(_seen(action, task) for task in tasks),
         others=min(len(found), BULK_MAX) - len(tasks),
         more=len(found) > BULK_MAX,
         kept=address_of(query),
@@ -62,8 +64,8 @@ async def act_on_many(web: Backend, request: Request, action: str, query: TableP
     wanted = _known(action)
     ids = _ids(fields.get("ids", ""))
     refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
-    found = await web.queries.tasks(TaskFilter(ids=ids, limit=BULK_MAX)) if ids else []
-    done, refused = await _each(request, action, body_of_form(wanted, fields), found)
+    found = await web.queries.tasks(TaskFilter(ids=tuple(ids), limit=BULK_MAX)) if ids else []
+    done, refused = await _each(request, action, body_of_form(wanted, fields), found, ids)
     return page(
         request,
         "bulk.html",
@@ -80,7 +82,7 @@ async def act_on_many(web: Backend, request: Request, action: str, query: TableP
 
 
 async def _each(
-    request: Request, action: str, body: Json, tasks: Sequence[TaskView]
+    request: Request, action: str, body: Json, tasks: Sequence[TaskView], seen: Mapping[int, str]
 ) -> tuple[int, list[Json]]:
     """How many have taken it, and the others with why not."""
     done = 0
@@ -88,7 +90,8 @@ async def _each(
     for task in tasks:
         why = f"it is not possible now: {task.why}"
         if action in task.actions:
-            reply = await ask_api(request, f"/api/v1/agent-tasks/{task.id}/{action}", body)
+            path = f"/api/v1/agent-tasks/{task.id}/{action}"
+            reply = await ask_api(request, path, body, if_match=seen[task.id])
             if reply.status < 400:
                 done += 1
                 continue
@@ -97,16 +100,23 @@ async def _each(
     return done, refused
 
 
-def _ids(text: str) -> tuple[int, ...]:
-    """Raises BadInput."""
+def _seen(action: str, task: TaskView) -> str:
+    """The task, and as what it was looked at."""
+    from muster.web.pages.render import json_of
+
+    seq = seq_seen(action, json_of(task))
+    return f"{task.id}" if seq is None else f"{task.id}:{seq}"
+
+
+def _ids(text: str) -> dict[int, str]:
+    """As what each was looked at, as `_seen` writes it.  Raises BadInput."""
     parts = text.split(",") if text else []
-    if len(parts) > BULK_MAX or not all(
-        part.isascii() and part.isdigit() and len(part) < 17 for part in parts
-    ):
+    if len(parts) > BULK_MAX or not all(map(_PART.fullmatch, parts)):
         raise BadInput(
             "this form names no tasks that can be read; nothing was changed", "open its page again"
         )
-    return tuple(map(int, parts))
+    pairs = (part.partition(":") for part in parts)
+    return {int(number): seq for number, _, seq in pairs}
 
 
 def _known(action: str) -> Action:

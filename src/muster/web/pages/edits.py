@@ -43,10 +43,9 @@ async def ask_edit(web: Backend, request: Request, task_id: int) -> Reply:
     if "edit" not in task.actions:
         name = task_name(task.plan, task.key)
         raise Conflict(f"{name} cannot be edited: {task.why}; nothing was changed", "look at its page")
-    seq = (await web.queries.task(task_id)).events[-1].seq
     now = _said(await _kept(web, task_id))
     seen = digest(repr(now))
-    return page(request, "edit.html", task=json_of(task), fields=EDIT.fields, now=now, seq=seq, seen=seen)
+    return page(request, "edit.html", task=json_of(task), fields=EDIT.fields, now=now, seen=seen)
 
 
 @routes.post("/tasks/{task_id:id}/edit")

@@ -216,8 +216,8 @@ async def _task_page(
 ) -> Reply:
     from muster.web.pages.render import json_of
 
+    found = await web.queries.task(task_id)  # before the work: its buttons are for nothing newer than that
     epoch, change = await change_of_task(web, task_id, query.attempt)
-    found = await web.queries.task(task_id)
     task = found.task
     awaited = task.paused_reason is PauseReason.REVIEW
     return await _page(
@@ -231,7 +231,6 @@ async def _task_page(
         epochs=[one.epoch for one in found.attempts],
         awaited=awaited,
         goes_back=any(action in task.actions for action in BACK),
-        seq=found.events[-1].seq if found.events and not task.at_work else None,
         task_actions=TASK_ACTIONS,
     )
 

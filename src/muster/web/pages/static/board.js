@@ -53,7 +53,7 @@ async function move(moved, column) {
   moved.setAttribute("aria-busy", "true");
   if (unanswered === 0) unsay();
   unanswered += 1;
-  const body = new URLSearchParams({ csrf: told.dataset.csrf, back: location.pathname + location.search, to: column.dataset.column });
+  const body = new URLSearchParams({ csrf: told.dataset.csrf, back: location.pathname + location.search, to: column.dataset.column, seq: moved.dataset.seq ?? "" });
   try {
     const answer = await fetch(`/tasks/${moved.dataset.key}/move`, { method: "POST", body, headers: { accept: "text/html" } });
     const there = new URL(answer.url);

@@ -1,0 +1,126 @@
+"""A page that is out of date acts on nothing that its reader has not seen, and stops what is to be stopped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from test_network import OPENLY, listening
+from test_pages_bulk import statuses
+from web_site import Site
+
+from page_reader import Form, Reader
+
+
+@pytest.fixture
+def reader(site: Site) -> Iterator[Reader]:
+    """Of a server without login."""
+    with listening(site, OPENLY) as port:
+        yield Reader(port)
+
+
+def reviewed(site: Site, request: str) -> None:
+    """An attempt of each task that waits leaves work for a person."""
+    for job in site.started(request):
+        site.post("/worker/v1/fail", site.of(job) | {"kind": "review", "message": "for you to review"})
+
+
+def wait_for_review(site: Site, *keys: str) -> dict[str, int]:
+    numbers = site.enqueue(*keys)
+    site.register(slots=9)
+    reviewed(site, "first")
+    assert set(statuses(site).values()) == {"PAUSED"}
+    return numbers
+
+
+def another_attempt(site: Site, number: int) -> None:
+    """While the page is open: it has gone back, and what its next attempt has made waits for a person."""
+    site.post(f"/api/v1/agent-tasks/{number}/resume", {"actor": "user:bob", "note": "again"})
+    reviewed(site, f"again-{number}")
+    task = site.get(f"/api/v1/agent-tasks/{number}")["task"]
+    assert (task["status"], task["epoch"], "accept" in task["actions"]) == ("PAUSED", 2, True)
+
+
+def accepted(site: Site, number: int) -> bool:
+    return "accept" not in site.get(f"/api/v1/agent-tasks/{number}")["task"]["actions"]
+
+
+@pytest.mark.parametrize("page", ["/tasks/{}", "/inbox", "/", "/tasks?view=board"])
+@pytest.mark.parametrize("label", ["Accept the result", "Resume"])
+def test_what_nobody_has_seen_is_not_accepted(site: Site, reader: Reader, page: str, label: str) -> None:
+    number = wait_for_review(site, "a")["a"]
+    old = reader.get(page.format(number)).form(label)
+    another_attempt(site, number)
+    refused = reader.send(old)
+    assert refused.status == 412 and "has changed since" in refused.text
+    assert "now it is PAUSED, at attempt 2; nothing was changed" in refused.text
+    assert not accepted(site, number)
+    reader.send(reader.get(page.format(number)).form("Accept the result"))
+    assert accepted(site, number)
+
+
+def test_each_task_of_many_is_meant_as_it_was_seen(site: Site, reader: Reader) -> None:
+    numbers = wait_for_review(site, "a", "b")
+    old = reader.get("/bulk/accept?status=paused").form("Accept the result all 2")
+    another_attempt(site, numbers["a"])
+    told = reader.send(old)
+    assert "1 did not take it" in told.text and "has changed since" in told.text
+    assert not accepted(site, numbers["a"]) and accepted(site, numbers["b"])
+
+
+def test_a_card_is_moved_as_it_was_seen(site: Site, reader: Reader) -> None:
+    number = wait_for_review(site, "a")["a"]
+    board = reader.get("/tasks?view=board").text
+    card = re.search(rf'data-key="{number}" data-seq="(\d+)"', board)
+    csrf = re.search(r'id="moved"[^>]* data-csrf="(\w+)"', board)
+    assert card and csrf
+    another_attempt(site, number)
+    fields = {"csrf": csrf[1], "to": "completed", "seq": card[1]}
+    refused = reader.post(f"/tasks/{number}/move", fields)
+    assert refused.status == 412 and "has changed since" in refused.text
+    assert not accepted(site, number)
+
+
+@pytest.mark.parametrize("action", ["cancel", "skip", "complete"])
+def test_what_asks_first_is_for_what_it_was_asked_of(site: Site, reader: Reader, action: str) -> None:
+    number = wait_for_review(site, "a")["a"]
+    old = next(
+        form
+        for form in reader.get(f"/tasks/{number}/{action}").forms
+        if form.action == f"/tasks/{number}/{action}"
+    )
+    another_attempt(site, number)
+    assert reader.send(old).status == 412
+    assert statuses(site)["a"] == "PAUSED"
+
+
+def test_an_answer_is_for_the_wish_that_was_read(site: Site, reader: Reader) -> None:
+    number = site.enqueue("a")["a"]
+    site.register(slots=9)
+
+    def ask(request: str, wish: str) -> None:
+        (job,) = site.started(request)
+        site.post("/worker/v1/park", site.of(job) | {"question": "May I?", "wish": wish})
+
+    ask("first", "Bash: make test")
+    old = next(form for form in reader.get("/inbox").forms if form.action.endswith("/answer"))
+    site.post(f"/api/v1/agent-tasks/{number}/answer", {"actor": "user:bob", "allow": False})
+    ask("second", "Bash: rm -r /")
+    refused = reader.send(old, allow="true")
+    assert refused.status == 412
+    task = site.get(f"/api/v1/agent-tasks/{number}")["task"]
+    assert (task["status"], task["wish"]) == ("PAUSED", "Bash: rm -r /")
+
+
+def test_a_pause_is_right_whatever_has_happened(site: Site, reader: Reader) -> None:
+    number = site.enqueue("a")["a"]
+    old: Form = reader.get(f"/tasks/{number}").form("Pause")
+    many = reader.get("/bulk/pause").form("Pause it")
+    site.send("PATCH", f"/api/v1/agent-tasks/{number}", b'{"actor": "user:bob", "priority": 9}')
+    reader.send(old)
+    assert statuses(site)["a"] == "PAUSED"
+    reader.send(reader.get(f"/tasks/{number}").form("Resume"))
+    assert statuses(site)["a"] == "PENDING"
+    reader.send(many)
+    assert statuses(site)["a"] == "PAUSED"
