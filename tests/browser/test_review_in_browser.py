@@ -81,6 +81,24 @@ def test_work_goes_back_without_scripts(far: FarOwner, repo: Repo, let_in: Let) 
     assert "Nearly" in note and "new.py:1: x = 1\nSpaces, please" in note
 
 
+@pytest.mark.parametrize("scripts", [True, False])
+def test_back_leads_to_what_was_written(far: FarOwner, repo: Repo, let_in: Let, scripts: bool) -> None:
+    page = let_in(java_script_enabled=scripts)
+    page.on("dialog", lambda dialog: dialog.accept())
+    page.goto(paths(far)[0])
+    choose(page, "new.py", "+1")
+    page.locator('textarea[name="new"]').fill("Spaces, please")
+    page.get_by_role("button", name="Add comment").click()
+    expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
+    page.get_by_role("link", name="Inbox").click()
+    expect(page.get_by_role("heading", name="Inbox")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
+    page.get_by_role("button", name="Send back").click()
+    page.wait_for_url("**?done=retry")
+    assert "Spaces, please" in far.claim("again")["tests"].note
+
+
 def test_lines_are_chosen_by_the_keyboard(far: FarOwner, repo: Repo, let_in: Let) -> None:
     page = let_in()
     page.goto(paths(far)[0])

@@ -114,7 +114,13 @@ def test_work_that_waits_for_a_person_is_approved(far: FarOwner, repo: Repo) -> 
     reader = signed_in(far)
     assert f"/tasks/{number}/review" in reader.get("/inbox").text
     shown = reader.get(f"/tasks/{number}/review")
-    reader.send(shown.form("Approve"))
+    form = shown.form("Add comment")
+    written = {"text.0+1": "Not so"}
+    for more in (written, {"words": "Nearly"}, {"new": "On no line"}):
+        kept = reader.send(form, do="accept", **more)
+        assert "nothing was accepted" in kept.text and next(iter(more.values())) in kept.text
+        assert far.tasks()["api"].status == "PAUSED"
+    assert reader.send(form, do="accept").path == f"/tasks/{number}?done=accept"
     task = far.tasks()["api"]
     assert (task.status, "accept" in task.actions) == ("PENDING", False)
 
@@ -129,7 +135,7 @@ def test_a_viewer_reads_and_writes_nothing(far: FarOwner, repo: Repo) -> None:
     for path in (f"/tasks/{number}/review", "/plans/billing/review"):
         shown = reader.get(path)
         assert shown.status == 200 and 'type="radio"' not in shown.text and "<textarea" not in shown.text
-        assert not {"Send back", "Approve"} & shown.labels and "…</a>" not in shown.text
+        assert "Send back" not in shown.text and "Approve" not in shown.text and "…</a>" not in shown.text
     own = reader.get(f"/tasks/{number}/review").form("Sign out").fields["csrf"]
     refused = reader.post(
         f"/tasks/{number}/review", {**writing.fields, "csrf": own, "do": "back", "words": "No"}
@@ -215,3 +221,47 @@ def test_it_says_why_there_is_nothing_to_look_at(far: FarOwner) -> None:
     none = reader.get(f"/tasks/{tasks['tests'].id}/review")
     assert none.status == 404 and "no work of billing/tests#1 is kept" in none.text
     assert "there is no branch muster/plan/billing" in reader.get("/plans/billing/review").text
+
+
+def test_a_comment_on_no_line_is_kept_and_nothing_is_sent(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    repo.leave("billing", "tests", 1, {"kept.py": "one\n"})
+    reader = signed_in(far)
+    for path in (f"/tasks/{far.tasks()['tests'].id}/review", "/plans/billing/review"):
+        form = reader.get(path).form("Add comment")
+        for do in ("add", "back"):
+            told = reader.send(form, do=do, new="No <romans>", words="Nearly")
+            assert "your comment is on no line yet; nothing was sent" in told.text, do
+            assert "choose a line" in told.text
+            assert re.search(r'name="new"[^>]*>\nNo &lt;romans&gt;</textarea>', told.text)
+            assert "\nNearly</textarea>" in told.text
+        assert "\nNo</textarea>" in reader.send(form, do="show:0", new="No").text
+    assert (far.tasks()["tests"].status, far.tasks()["model"].status) == ("FAILED", "COMPLETED")
+
+
+def test_one_comment_more_than_a_note_takes_is_kept(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": "".join(f"{at}\n" for at in range(30))})
+    reader = signed_in(far)
+    form = reader.get(f"/tasks/{number}/review").form("Add comment")
+    many = {f"text.0+{at}": "Why?" for at in range(1, 21)}
+    told = reader.send(form, do="back", at="0+25", new="And this", **many)
+    assert "20 comments are one note; nothing was sent" in told.text and "\nAnd this</textarea>" in told.text
+    assert far.tasks()["tests"].status == "FAILED"
+
+
+def test_an_older_attempt_is_not_what_is_approved(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["api"].id
+    repo.leave("billing", "api", 1, {"kept.py": "one\n"})
+    far.do(c.Fail(task_id=number, epoch=1, kind="review", message="its work is for you to review"))
+    reader = signed_in(far)
+    old = reader.get(f"/tasks/{number}/review").form("Add comment")
+    far.do(c.Resume(task_id=number, actor="user:ann", note="again"))
+    assert far.claim("again")["api"].epoch == 2
+    far.do(c.Start(task_id=number, epoch=2, token_hash="b" * 64))
+    repo.leave("billing", "api", 2, {"kept.py": "two\n"})
+    far.do(c.Fail(task_id=number, epoch=2, kind="review", message="its work is for you to review"))
+    assert "has changed since" in reader.send(old, do="accept").text
+    assert far.tasks()["api"].status == "PAUSED"
+    assert 'value="accept"' not in reader.get(f"/tasks/{number}/review?attempt=1").text
+    assert 'value="accept"' in reader.get(f"/tasks/{number}/review").text

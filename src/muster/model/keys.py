@@ -51,7 +51,7 @@ KEYS = (
     KeyBinding(
         "y",
         "accept its result",
-        ("focus", '[data-actions] [action$="/accept"] button'),
+        ("focus", '[data-actions] :is([action$="/accept"] button, [value="accept"])'),
         "accept",
         ("accept",),
     ),

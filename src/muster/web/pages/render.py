@@ -45,10 +45,12 @@ SECURITY = (
     ("cross-origin-opener-policy", "same-origin"),
     ("cache-control", "no-store"),
 )
+_KEPT = ("cache-control", "private, no-cache")
 _EVERYTHING = RIGHTS[Role.OWNER]
 
 
-def page(request: Request, template: str, *, status: int = 200, **content: Any) -> Reply:
+def page(request: Request, template: str, *, status: int = 200, keep: bool = False, **content: Any) -> Reply:
+    """`keep`: its browser may, for Back.  It is the answer to a form, which would have to be sent again for it."""
     visit = visit_of(request)
     who = request.identity
     text = (
@@ -68,7 +70,8 @@ def page(request: Request, template: str, *, status: int = 200, **content: Any) 
     )
     # Another site may have sent this, without the cookie that there is.
     met = visit.new and status < 400 and request.method == "GET"
-    headers = (*SECURITY, cookie(request, visit.secret)) if met else SECURITY
+    always = (*SECURITY[:-1], _KEPT) if keep else SECURITY
+    headers = (*always, cookie(request, visit.secret)) if met else always
     return Reply(status, text.encode(), HTML, headers)
 
 

@@ -1,6 +1,7 @@
 """Work is looked at, line by line, and goes on or back: what an attempt has changed, or all of a plan.
 
-What is written is in the form until it is sent: a page keeps nothing of it at the server.
+What is written is in the form until it is sent: a page keeps nothing of it at the server.  Its browser does, so that
+Back leads to it again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 from muster.hosts.detached_call import detached_call
 from muster.model import commands as c
 from muster.model.diffs import FileDiff, parsed
-from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.errors import BadInput, Conflict, MusterError, NotFound
 from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.reviews import BACK, REMARKS_MAX, Remark, refuse_other_work, review_note, way_back, work_of
@@ -37,6 +38,10 @@ routes = Routes(pages=True)
 _PLACE = re.compile(r"(\d{1,6})([+-]\d{1,9})")
 
 
+_ENDS = frozenset({"back", "accept"})
+"""What a review comes to."""
+
+
 class ReviewQuery(DoneQuery, frozen=True, kw_only=True):
     attempt: c.Count | None = None
     """None: the newest one."""
@@ -48,8 +53,14 @@ class _Draft(NamedTuple):
     words: str
     remarks: Mapping[str, str]
     """By place: number of the file, sign and line."""
-    fresh: str
+    fresh: str = ""
     """Where one was added just now."""
+    unplaced: str = ""
+    """A comment that is on no line yet."""
+
+    @property
+    def unsent(self) -> bool:
+        return bool(self.words or self.remarks or self.unplaced)
 
 
 class _Reviewed(NamedTuple):
@@ -73,21 +84,26 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
     """Another comment, another part of it, or all of it goes back to its agent."""
     fields = posted(request)
     do, draft = fields.get("do", ""), _draft_of(fields)
-    if do != "back":
-        return await _task_page(web, request, task_id, query, draft=draft, first=_first_of(do, query.first))
+    first = _first_of(do, query.first)
     try:
+        _refuse_unplaced(do, draft)
+        if do not in _ENDS:
+            return await _task_page(web, request, task_id, query, draft=draft, first=first)
         epoch, change = await change_of_task(web, task_id, query.attempt)
         refuse_other_work(change.base, change.head, fields.get("head", ""))
-        note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
-        task = await one_task(web, task_id)
-        action = _way_back(task)
+        if do == "accept":
+            _refuse_unsent(draft)
+            action, body = do, {}
+        else:
+            note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
+            action, body = _way_back(await one_task(web, task_id)), {"note": note}
         path = f"/api/v1/agent-tasks/{task_id}/{action}"
-        reply = await ask_api(request, path, {"note": note}, if_match=fields.get(SEQ, ""))
+        reply = await ask_api(request, path, body, if_match=fields.get(SEQ, ""))
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
         return await _task_page(
-            web, request, task_id, query, draft=draft, first=query.first, problem=_problem(reply)
+            web, request, task_id, query, draft=draft, first=first, problem=_problem(reply)
         )
     return back_to({}, f"/tasks/{task_id}", action)
 
@@ -103,16 +119,18 @@ async def judge_plan(web: Backend, request: Request, plan: str, query: ReviewQue
     """Each comment goes back to the task whose work its line is."""
     fields = posted(request)
     do, draft = fields.get("do", ""), _draft_of(fields)
-    if do != "back":
-        return await _plan_page(web, request, plan, draft=draft, first=_first_of(do, query.first))
+    first = _first_of(do, query.first)
     try:
+        _refuse_unplaced(do, draft)
+        if do != "back":
+            return await _plan_page(web, request, plan, draft=draft, first=first)
         change = await change_of_plan(web, plan)
         refuse_other_work(change.base, change.head, fields.get("head", ""))
         reply = await _send_back(web, request, change, draft)
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
-        return await _plan_page(web, request, plan, draft=draft, first=query.first, problem=_problem(reply))
+        return await _plan_page(web, request, plan, draft=draft, first=first, problem=_problem(reply))
     return back_to({}, f"/plans/{quote(plan, safe='')}", "review")
 
 
@@ -167,10 +185,30 @@ def _draft_of(fields: Mapping[str, str]) -> _Draft:
         if name.startswith("text.") and _PLACE.fullmatch(name.removeprefix("text.")) and text.strip()
     }
     at, fresh, new = fields.get("at", ""), "", fields.get("new", "").strip()
-    if _PLACE.fullmatch(at) and new and len(remarks) < REMARKS_MAX:
-        fresh = at
+    if _PLACE.fullmatch(at) and new and (at in remarks or len(remarks) < REMARKS_MAX):
         remarks[at] = f"{remarks[at]}\n{new}" if at in remarks else new
-    return _Draft(fields.get("words", "").strip(), remarks, fresh)
+        fresh, new = at, ""
+    return _Draft(fields.get("words", "").strip(), remarks, fresh, new)
+
+
+def _refuse_unplaced(do: str, draft: _Draft) -> None:
+    """Raises BadInput where a comment would be lost, for it is on no line."""
+    if draft.unplaced and do in {"add", "back"}:
+        full = len(draft.remarks) >= REMARKS_MAX
+        why = f"{REMARKS_MAX} comments are one note" if full else "your comment is on no line yet"
+        raise BadInput(
+            f"{why}; nothing was sent, and what you wrote stands below",
+            "take it out, and send the others first" if full else "choose a line, or empty its box",
+        )
+
+
+def _refuse_unsent(draft: _Draft) -> None:
+    """Raises Conflict."""
+    if draft.unsent:
+        raise Conflict(
+            "what you wrote was not sent, and nobody would read it; nothing was accepted",
+            "send it back, or empty its boxes and approve",
+        )
 
 
 def _first_of(do: str, now: int) -> int:
@@ -287,6 +325,8 @@ async def _page(request: Request, template: str, seen: _Reviewed, *, steers: str
         marks=marks,
         may_send=may,
         words=draft.words,
+        unplaced=draft.unplaced,
+        keep=request.method == "POST",
         problem=seen.problem,
         head=work_of(seen.change.base, seen.change.head),
         added=sum(file.added or 0 for file in files),
