@@ -219,8 +219,14 @@ def test_it_says_why_there_is_nothing_to_look_at(far: FarOwner) -> None:
     with_repository(far)
     assert "it has not run yet" in reader.get(f"/tasks/{tasks['docs'].id}/review").text
     none = reader.get(f"/tasks/{tasks['tests'].id}/review")
-    assert none.status == 404 and "no work of billing/tests#1 is kept" in none.text
-    assert "there is no branch muster/plan/billing" in reader.get("/plans/billing/review").text
+    assert none.status == 200 and "no work of billing/tests#1 is kept" in none.text
+    of_plan = reader.get("/plans/billing/review")
+    assert of_plan.status == 200 and "There is nothing to look at yet" in of_plan.text
+    assert "there is no branch muster/plan/billing" in of_plan.text
+    running = reader.get(f"/tasks/{tasks['api'].id}/review")
+    assert running.status == 200 and "shown once it has ended" in running.text
+    assert reader.get(f"/tasks/{tasks['tests'].id}/review?attempt=7").status == 404
+    assert reader.get("/tasks/1/review").status == 404 and reader.get("/plans/none/review").status == 404
 
 
 def test_a_comment_on_no_line_is_kept_and_nothing_is_sent(far: FarOwner, repo: Repo) -> None:

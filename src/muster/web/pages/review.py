@@ -20,8 +20,8 @@ from muster.model.errors import BadInput, Conflict, MusterError, NotFound
 from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.reviews import BACK, REMARKS_MAX, Remark, refuse_other_work, review_note, way_back, work_of
-from muster.model.states import PauseReason
-from muster.model.views import TaskView
+from muster.model.states import HELD, PauseReason
+from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import task_name
 from muster.ports.works import WorkChange
 from muster.web.backend import Backend
@@ -255,8 +255,14 @@ async def _task_page(
     from muster.web.pages.render import json_of
 
     found = await web.queries.task(task_id)  # before the work: its buttons are for nothing newer than that
-    epoch, change = await change_of_task(web, task_id, query.attempt)
     task = found.task
+    try:
+        epoch, change = await change_of_task(web, task_id, query.attempt)
+    except NotFound as error:
+        if query.attempt is not None and all(one.epoch != query.attempt for one in found.attempts):
+            raise
+        name = task_name(task.plan, task.key)
+        return _nothing(request, f"/tasks/{task_id}", name, error, running=task.at_work)
     awaited = task.paused_reason is PauseReason.REVIEW
     return await _page(
         request,
@@ -283,7 +289,12 @@ async def _plan_page(
     done: str = "",
     problem: Json | None = None,
 ) -> Reply:
-    change = await change_of_plan(web, plan)
+    running = await web.queries.tasks(TaskFilter(plan=plan, statuses=tuple(HELD), limit=1))
+    try:
+        change = await change_of_plan(web, plan)
+    except NotFound as error:
+        name = (await web.queries.plan(plan)).plan.name
+        return _nothing(request, f"/plans/{quote(plan, safe='')}", name, error, running=bool(running))
     return await _page(
         request,
         "review_plan.html",
@@ -293,6 +304,21 @@ async def _plan_page(
         plan=plan,
         goes_back=True,
         plan_actions=PLAN_ACTIONS,
+    )
+
+
+def _nothing(request: Request, path: str, name: str, error: NotFound, *, running: bool) -> Reply:
+    """A button has led here: that there is nothing to look at is no mistake of who has pressed it."""
+    from muster.web.pages.render import page
+
+    return page(
+        request,
+        "review_none.html",
+        path=path,
+        name=name,
+        why=error.message,
+        hint=error.hint,
+        running=running,
     )
 
 
