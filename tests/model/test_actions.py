@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from test_why import view
 
-from muster.model.actions import actions
+from muster.model.actions import actions, statuses_for
 from muster.model.states import AttemptStatus as A
 from muster.model.states import PauseReason, StopAction
 from muster.model.states import TaskStatus as T
@@ -50,3 +50,9 @@ CASES: list[tuple[T, dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("status", "changes", "expected"), CASES)
 def test_what_may_be_done(status: T, changes: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert actions(view(status, **changes)) == expected
+
+
+def test_the_statuses_of_an_action_are_those_of_the_machine() -> None:
+    assert statuses_for("accept") == (T.PAUSED,)
+    assert statuses_for("retry")[0] is T.FAILED and T.RUNNING not in statuses_for("retry")
+    assert set(statuses_for("pause")) & {T.COMPLETED, T.FAILED, T.ARCHIVED} == set()

@@ -41,7 +41,7 @@ def test_the_dead_letter_is_tried_again_at_once(site: Site, reader: Reader) -> N
     assert "Retry: 2 tasks" in asked.text and "api/a" in asked.text and "api/c" not in asked.text
     assert statuses(site)["a"] == "FAILED", "a GET changes nothing"
     after = reader.send(asked.form("Retry all 2"), note="the server is back")
-    assert "Retry: 2 tasks" in after.text and "/tasks?status=failed" in after.text
+    assert "Retried: 2 tasks" in after.text and "/tasks?status=failed" in after.text
     assert statuses(site) == {"a": "PENDING", "b": "PENDING", "c": "PENDING"}
     jobs = {job["key"]: job["note"] for job in site.started("again")}
     assert jobs["a"] == jobs["b"] == "the server is back" and not jobs["c"]
@@ -53,7 +53,7 @@ def test_only_what_was_shown_is_done_and_who_refuses_is_named(site: Site, reader
     site.enqueue("late")
     reader.send(reader.get(f"/tasks/{numbers['a']}/cancel").form("Cancel"))
     after = reader.send(asked.form("Cancel all 2"), reason="not needed")
-    assert "Cancel: 1 task" in after.text and "1 did not take it" in after.text and "api/a" in after.text
+    assert "Cancelled: 1 task" in after.text and "1 did not take it" in after.text and "api/a" in after.text
     assert statuses(site) == {"a": "CANCELLED", "b": "CANCELLED", "late": "PENDING"}
 
 
@@ -68,6 +68,35 @@ def test_a_filter_that_finds_too_much_says_so(
     assert sorted(statuses(site).values()) == ["PAUSED", "PAUSED", "PENDING"]
 
 
+def test_as_many_as_fit_are_those_that_can_take_it(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many others stand before them in the filter."""
+    monkeypatch.setattr(bulk, "BULK_MAX", 2)
+    done = site.enqueue("a", "b", "c", "d", "e")
+    for number in list(done.values())[:3]:
+        site.post(f"/api/v1/agent-tasks/{number}/complete", {"actor": "user:ann", "outputResult": None})
+    site.register(slots=9)
+    for job in site.started():
+        site.post("/worker/v1/fail", site.of(job) | {"kind": "invalid", "message": "no"})
+    site.enqueue("f", "g", "h")
+    asked = reader.get("/bulk/retry?status=pending&status=failed")
+    assert "Retry: 2 tasks" in asked.text and "Other tasks of your filter cannot" in asked.text
+    assert "api/d" in asked.text and "api/e" in asked.text and "Your filter finds more" not in asked.text
+    everything = reader.get("/bulk/retry")
+    assert "api/d" in everything.text and "api/e" in everything.text, "what has failed comes first"
+    assert "these are the first 2 that can take it" in everything.text
+    late = site.enqueue("i", "j", "k")
+    for key in "ijk":
+        site.post(f"/api/v1/agent-tasks/{late[key]}/pause", {"actor": "user:ann"})
+    reader.send(everything.form("Retry all 2"))
+    (job, *rest) = site.started("again")
+    site.post("/worker/v1/fail", site.of(job) | {"kind": "review", "message": "look"})
+    waiting = reader.get("/bulk/accept")
+    assert "Accept the result: 1 task" in waiting.text and "Other tasks of your filter" in waiting.text
+    assert rest
+
+
 def test_what_is_none_of_our_forms_changes_nothing(site: Site, reader: Reader) -> None:
     site.enqueue("a")
     asked = reader.get("/bulk/pause").form("Pause it")
@@ -76,7 +105,7 @@ def test_what_is_none_of_our_forms_changes_nothing(site: Site, reader: Reader) -
     assert reader.post("/bulk/pause", {"ids": asked.fields["ids"]}).status == 403
     assert reader.get("/bulk/answer").status == 404 and reader.get("/bulk/nothing").status == 404
     gone = reader.post("/bulk/pause", {**asked.fields, "ids": "1"})
-    assert "Pause: 0 tasks" in gone.text and "1 task that is there no longer" in gone.text
+    assert "Paused: 0 tasks" in gone.text and "1 task that is there no longer" in gone.text
     assert statuses(site) == {"a": "PENDING"}
 
 

@@ -5,7 +5,9 @@ Everything that offers buttons, verbs or hints shows this; no surface has rules 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -17,7 +19,16 @@ from muster.model.machine import decide
 from muster.model.moves.decision import Facts
 from muster.model.moves.waiting import enqueued
 from muster.model.pools import CLOSING
-from muster.model.states import ATTEMPT_OPEN, AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
+from muster.model.states import (
+    ATTEMPT_OPEN,
+    FINAL,
+    HELD,
+    AttemptStatus,
+    ErrorKind,
+    PauseReason,
+    StopAction,
+    TaskStatus,
+)
 from muster.model.task import BY_HAND, Attempt, Now, TaskFields
 from muster.model.views import TaskView
 
@@ -92,6 +103,21 @@ def actions(task: TaskView) -> tuple[str, ...]:
             group=task.is_group,
         )
     )
+
+
+@lru_cache
+def statuses_for(action: str) -> tuple[TaskStatus, ...]:
+    """Those in which it may be possible: what has failed first, then what has not ended."""
+    found = [status for status in TaskStatus if any(action in _allowed(place) for place in _places(status))]
+    return tuple(sorted(found, key=lambda status: (status is not TaskStatus.FAILED, status in FINAL)))
+
+
+def _places(status: TaskStatus) -> Iterator[_Place]:
+    """Those of a task that nobody stops and no person holds, which may do less."""
+    reasons = tuple(PauseReason) if status is TaskStatus.PAUSED else (None,)
+    attempts = tuple(ATTEMPT_OPEN) if status in HELD else (None,)
+    for reason, attempt, flags in product(reasons, attempts, product((False, True), repeat=5)):
+        yield _Place(status, reason, *flags, attempt, by_hand=False, stop_action=None, group=False)
 
 
 @lru_cache(maxsize=1000)

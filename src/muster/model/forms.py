@@ -32,6 +32,9 @@ class Action(NamedTuple):
     as_seen: bool = True
     """It is for the task as it was looked at: where that has changed since, it is refused."""
 
+    done: str = ""
+    """What those are called with which it was done, of BULK."""
+
     @property
     def asks(self) -> bool:
         """It has a page of its own, with its fields and a button."""
@@ -49,17 +52,19 @@ TASK_ACTIONS: dict[str, Action] = {
             FormField("always", "For all tasks of the plan", flag=True),
         ),
     ),
-    "accept": Action("Accept the result"),
-    "resume": Action("Resume", (_NOTE,)),
-    "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True))),
-    "pause": Action("Pause", as_seen=False),
-    "cancel": Action("Cancel", (_REASON,), "It is ended now, also where its agent is at work."),
+    "accept": Action("Accept the result", done="Accepted"),
+    "resume": Action("Resume", (_NOTE,), done="Resumed"),
+    "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True)), done="Retried"),
+    "pause": Action("Pause", as_seen=False, done="Paused"),
+    "cancel": Action(
+        "Cancel", (_REASON,), "It is ended now, also where its agent is at work.", done="Cancelled"
+    ),
     "complete": Action(
         "Mark as done", (FormField("summary", "What was done", long=True),), "Nobody checks it."
     ),
-    "skip": Action("Skip", (_REASON,), "It is not done, and what waits for it goes on."),
+    "skip": Action("Skip", (_REASON,), "It is not done, and what waits for it goes on.", done="Skipped"),
     "transfer": Action("Give to another agent", (FormField("agent", "Agent", required=True),)),
-    "archive": Action("Archive", (), "It is hidden for good."),
+    "archive": Action("Archive", (), "It is hidden for good.", done="Archived"),
 }
 """Those of model.actions that people have forms for, by the same names."""
 BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")

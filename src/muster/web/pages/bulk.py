@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from muster.model.actions import statuses_for
 from muster.model.errors import BadInput, NotFound
 from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, seq_seen
 from muster.model.json_value import Json
+from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import counted, task_name
 from muster.web.backend import Backend
@@ -27,7 +30,19 @@ from muster.web.visits import posted
 routes = Routes(pages=True)
 
 NAMED_MAX = 50
+PAGES_MAX = 50
+"""Of BULK_MAX tasks, that are looked through for one page."""
 _PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16})?")
+
+
+class _Possible(NamedTuple):
+    """What a filter finds that can take an action."""
+
+    tasks: list[TaskView]
+    others: bool
+    """It finds some that cannot."""
+    more: bool
+    """There may be more than these."""
 
 
 @routes.get("/bulk/{action}")
@@ -38,8 +53,8 @@ async def confirm_many(web: Backend, request: Request, action: str, query: Table
     wanted = _known(action)
     refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
     query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
-    found = await web.queries.tasks(replace(filter_of(query), limit=BULK_MAX + 1))
-    tasks = [task for task in found[:BULK_MAX] if action in task.actions]
+    found = await _possible(web, filter_of(query), action)
+    tasks = found.tasks
     return page(
         request,
         "bulk.html",
@@ -48,11 +63,34 @@ async def confirm_many(web: Backend, request: Request, action: str, query: Table
         tasks=[json_of(task) for task in tasks[:NAMED_MAX]],
         number=len(tasks),
         ids=",".join(_seen(action, task) for task in tasks),
-        others=min(len(found), BULK_MAX) - len(tasks),
-        more=len(found) > BULK_MAX,
+        others=found.others,
+        more=found.more,
         kept=address_of(query),
         told=None,
     )
+
+
+async def _possible(web: Backend, selection: TaskFilter, action: str) -> _Possible:
+    """The first BULK_MAX that can take it: only the statuses in which one may are looked through."""
+    able = statuses_for(action)
+    asked = selection.statuses or tuple(TaskStatus)
+    rest = tuple(status for status in asked if status not in able and status is not TaskStatus.ARCHIVED)
+    others = bool(rest) and bool(await web.queries.tasks(replace(selection, statuses=rest, limit=1)))
+    tasks: list[TaskView] = []
+    pages = 0
+    for status in (status for status in able if status in asked):
+        after_id, whole = selection.after_id, False
+        while not whole:
+            if pages == PAGES_MAX or len(tasks) > BULK_MAX:
+                return _Possible(tasks[:BULK_MAX], others=others, more=True)
+            part = replace(selection, statuses=(status,), after_id=after_id, limit=BULK_MAX)
+            page = await web.queries.tasks(part)
+            can = [task for task in page if action in task.actions]
+            tasks += can
+            others = others or len(can) < len(page)
+            pages, whole = pages + 1, len(page) < BULK_MAX
+            after_id = page[-1].id if page else after_id
+    return _Possible(tasks[:BULK_MAX], others=others, more=len(tasks) > BULK_MAX)
 
 
 @routes.post("/bulk/{action}")
