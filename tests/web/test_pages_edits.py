@@ -27,6 +27,7 @@ def test_the_order_of_a_plan_is_changed(site: Site, reader: Reader) -> None:
     numbers = site.enqueue("a", "b", "c")
     number = numbers["b"]
     assert f'href="/tasks/{number}/edit"' in reader.get(f"/tasks/{number}").text
+    assert reader.get(f"/tasks/{number}").text.count("Edit…") == 1
     form = reader.get(f"/tasks/{number}/edit").form("Change it")
     given = {"title": "Do <b>", "priority": "9", "sortKey": "3", "dependsOn": "c, a", "description": "So"}
     after = reader.send(form, **given)

@@ -120,7 +120,8 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
-        task_actions=TASK_ACTIONS | {"edit": EDIT},
+        task_actions=TASK_ACTIONS,
+        done_actions=TASK_ACTIONS | {"edit": EDIT},
         work=web.owner.works is not None and attempt is not None,
     )
 
