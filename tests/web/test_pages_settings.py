@@ -119,3 +119,37 @@ def test_each_form_is_for_an_operation_that_there_is() -> None:
     known = [re.sub(r"\{\w+(:id)?\}", "{id}", path) for path in paths]
     for name, form in SETTING_FORMS.items():
         assert form.path in known, name
+
+
+def test_no_button_is_for_who_stands_higher(people: People, port: int, reader: Reader) -> None:
+    people.post("/api/v1/members", name="ben", role="MEMBER")
+    shown = reader.get("/settings").text
+    assert "Remove ben" in shown and "Remove root" not in shown
+    revocable = set(re.findall(r"token-revoke\?id=(\d+)", shown))
+    tokens = {str(one["id"]): one["role"] for one in people.site.get("/api/v1/tokens")}
+    assert revocable == {number for number, role in tokens.items() if role != "OWNER"}
+    for form in ("member-set", "token-add"):
+        assert re.findall(r"<option ?>(\w+)", reader.get(f"/settings/{form}").text) == [
+            "VIEWER",
+            "MEMBER",
+            "ADMIN",
+        ]
+    assert reader.get("/settings/member-remove?id=root").status == 403
+    owner = let_in(port, people.token(Role.OWNER, member="root")).get("/settings")
+    assert "Remove root" in owner.text
+
+
+def test_a_refused_form_says_the_rule_and_keeps_what_was_typed(site: Site, reader: Reader) -> None:
+    form = reader.get("/settings/member-set").form("Set a member")
+    told = reader.send(form, name="ben <hur>", role="ADMIN")
+    assert told.status == 422 and "regex" not in told.text
+    assert "Name: letters, digits and . _ @ -" in told.text and "Nothing was changed." in told.text
+    assert 'value="ben &lt;hur&gt;"' in told.text and "<option selected>ADMIN" in told.text
+    reader.send(told.form("Set a member"), name="ben", role="ADMIN")
+    assert "ben" in {one["name"] for one in site.get("/api/v1/members")}
+    hook = reader.send(reader.get("/settings/webhook-add").form("Add a webhook"), url="ftp://x")
+    assert "it begins with http" in hook.text and 'value="ftp://x"' in hook.text
+    days = reader.send(
+        reader.get("/settings/token-add").form("Make a token"), name="ci", member="ben", days="ever"
+    )
+    assert "are no days" in days.text and 'value="ci"' in days.text and "Make a token</button>" in days.text

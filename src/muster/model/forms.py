@@ -22,6 +22,8 @@ class FormField(NamedTuple):
     flag: bool = False
     choices: tuple[str, ...] = ()
     """One of these."""
+    rule: str = ""
+    """What it takes, in words."""
 
 
 class Action(NamedTuple):

@@ -17,6 +17,7 @@ from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Reply, Request, json_reply
 from muster.web.identity import hash_of
+from muster.web.rights import stands_over
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -92,14 +93,14 @@ async def members(web: Backend) -> Sequence[Member]:
 @routes.post("/api/v1/members", answer=Done)
 async def set_member(web: Backend, request: Request, body: c.SetMember) -> Answer:
     """Adds a member, or gives one another role."""
-    await _refuse_above(web, request.identity, body.name, body.role)
+    await refuse_above(web, request.identity, body.name, body.role)
     return await web.engine.execute(body)
 
 
 @routes.post("/api/v1/members/{name}/remove", answer=Done)
 async def remove_member(web: Backend, request: Request, name: str, body: ActorBody) -> Answer:
     """Revokes the member's tokens as well."""
-    await _refuse_above(web, request.identity, name)
+    await refuse_above(web, request.identity, name)
     return await web.engine.execute(c.RemoveMember(name=name, actor=body.actor))
 
 
@@ -112,7 +113,7 @@ async def tokens(web: Backend) -> Sequence[Token]:
 @routes.post("/api/v1/tokens", status=201, answer={201: NewToken})
 async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
     """The secret is in this answer and nowhere else."""
-    await _refuse_above(web, request.identity, body.member, body.role)
+    await refuse_above(web, request.identity, body.member, body.role)
     _refuse_wider(web, request.identity, body)
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     given = {name: getattr(body, name) for name in TokenBody.__struct_fields__}
@@ -126,7 +127,7 @@ async def revoke_token(web: Backend, request: Request, token_id: int, body: Acto
     """It counts for nothing from the next request on."""
     token = await web.reads.token_of_id(token_id)
     if token is not None:
-        await _refuse_above(web, request.identity, token.member, token.role)
+        await refuse_above(web, request.identity, token.member, token.role)
     return await web.engine.execute(c.RevokeToken(token_id=token_id, actor=body.actor))
 
 
@@ -148,11 +149,11 @@ def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:
         )
 
 
-async def _refuse_above(web: Backend, who: Caller | None, member: str, role: Role = Role.VIEWER) -> None:
+async def refuse_above(web: Backend, who: Caller | None, member: str, role: Role = Role.VIEWER) -> None:
     """Raises Forbidden where that role, or the member's own, is above the asker's."""
     if who is None:
         return
     known = next((one.role for one in await web.reads.members() if one.name == member), Role.VIEWER)
     for one in (role, known):
-        if not who.role.covers(one):
+        if not stands_over(who, one):
             raise Forbidden(f"{who.actor} is {who.role}, which is less than {one}; nothing was changed")

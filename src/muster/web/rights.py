@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.model.access import Caller, Right
+from muster.model.access import Caller, Right, Role
 from muster.model.errors import Forbidden
 from muster.web.open_paths import FOR_PROGRAMS
 
@@ -55,6 +55,11 @@ def right_for(method: str, parts: Sequence[str]) -> Right:
     if resource in {"agent-tasks", "plans"} and parts[5:] in _OF_THE_FOLDER:
         return Right.CREW
     return _CHANGES.get(resource, Right.STORE)
+
+
+def stands_over(who: Caller | None, *roles: Role) -> bool:
+    """Whether who asks may give and take these roles; None: whoever runs it."""
+    return who is None or all(who.role.covers(one) for one in roles)
 
 
 def refuse(who: Caller, method: str, parts: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from muster.web.channels import channels
 from muster.web.http import Reply, Request
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
+from muster.web.rights import stands_over
 from muster.web.routes import Routes
 
 routes = Routes(pages=True)
@@ -92,6 +93,8 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
     may = may_of(request)
     tokens = await web.reads.tokens() if may("GET", "/api/v1/tokens") else None
     hooks = await web.reads.webhooks() if may("GET", "/api/v1/webhooks") else None
+    members = await web.reads.members()
+    roles = {one.name: one.role for one in members}
     told = await channels(web) if may("GET", "/api/v1/channels") else None
     return page(
         request,
@@ -99,8 +102,14 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
         channels=None if told is None else [json_of(one) for one in told],
         done=query.done,
         done_actions=DONE,
-        members=[json_of(member) for member in await web.reads.members()],
+        members=[json_of(member) for member in members],
         tokens=None if tokens is None else [json_of(one) for one in tokens[-ROWS_MAX:]],
+        removable={one.name for one in members if stands_over(request.identity, one.role)},
+        revocable={
+            one.id
+            for one in tokens or ()
+            if stands_over(request.identity, one.role, roles.get(one.member, one.role))
+        },
         browser=BROWSER,
         webhooks=None if hooks is None else [json_of(hook) for hook in hooks if not hook.channel],
         plans=[json_of(plan) for plan in (await web.queries.plans())[:ROWS_MAX]],

@@ -50,7 +50,7 @@ _EVERYTHING = RIGHTS[Role.OWNER]
 
 
 def page(request: Request, template: str, *, status: int = 200, keep: bool = False, **content: Any) -> Reply:
-    """`keep`: its browser may, for Back.  It is the answer to a form, which would have to be sent again for it."""
+    """`keep`: its browser may, for Back: the answer to a form, which would have to be sent again for it."""
     visit = visit_of(request)
     who = request.identity
     text = (

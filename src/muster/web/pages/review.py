@@ -1,6 +1,6 @@
 """Work is looked at, line by line, and goes on or back: what an attempt has changed, or all of a plan.
 
-What is written is in the form until it is sent: a page keeps nothing of it at the server.  Its browser does, so that
+What is written is in the form until it is sent: a page keeps nothing of it at the server.  Its browser does, and
 Back leads to it again.
 """
 

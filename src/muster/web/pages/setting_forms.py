@@ -9,19 +9,16 @@ from urllib.parse import quote
 import msgspec
 
 from muster.model.access import Role
-from muster.model.errors import BadInput, NotFound
+from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.forms import Action, FormField, body_of_form
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus
+from muster.web.access import refuse_above
 from muster.web.backend import Backend
-from muster.web.http import Reply, Request
-from muster.web.pages.forms import (
-    ask_api,
-    back_to,
-    refuse_action,
-    refused_form,
-)
+from muster.web.http import Problem, Reply, Request, error_reply
+from muster.web.pages.forms import ask_api, back_to, refuse_action
 from muster.web.pages.overview import DoneQuery
+from muster.web.rights import stands_over
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
@@ -38,7 +35,8 @@ class SettingForm(NamedTuple):
     back: str = "/settings"
 
 
-_NAME = FormField("name", "Name", required=True)
+_MEMBER_RULE = "letters, digits and . _ @ -, at most 100; the first is a letter or a digit"
+_NAME = FormField("name", "Name", required=True, rule=_MEMBER_RULE)
 _ROLES = tuple(Role)
 _MEMBER = "/api/v1/members"
 _TOKENS, _HOOKS = "/api/v1/tokens", "/api/v1/webhooks"
@@ -57,7 +55,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
             "Make a token",
             (
                 FormField("name", "What it is for", required=True),
-                FormField("member", "Whose it is", required=True),
+                FormField("member", "Whose it is", required=True, rule=_MEMBER_RULE),
                 FormField("role", "Role, at most the member's", required=True, choices=_ROLES),
                 FormField(
                     "days", "For how many days, at most as long as your own (empty: until it is revoked)"
@@ -70,7 +68,18 @@ SETTING_FORMS: dict[str, SettingForm] = {
         Action("Revoke the token", (), "Whoever uses it is refused from now on."),
     ),
     "webhook-add": SettingForm(
-        _HOOKS, Action("Add a webhook", (FormField("url", "Its address", required=True),))
+        _HOOKS,
+        Action(
+            "Add a webhook",
+            (
+                FormField(
+                    "url",
+                    "Its address",
+                    required=True,
+                    rule="it begins with http:// or https://, without spaces or a login",
+                ),
+            ),
+        ),
     ),
     "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test")),
     "webhook-resend": SettingForm(f"{_HOOKS}/{{id}}/resend", Action("Send again what was not taken")),
@@ -115,21 +124,50 @@ class AboutQuery(DoneQuery, frozen=True, kw_only=True):
 
 
 @routes.get("/settings/{form}")
-async def ask_setting(web: Backend, request: Request, form: str, query: AboutQuery) -> Reply:  # noqa: ARG001
+async def ask_setting(web: Backend, request: Request, form: str, query: AboutQuery) -> Reply:
     """Its fields, and a button."""
+    found = _known(form)
+    refuse_action(request, _path(found, query.id))
+    if form == "member-remove":
+        await refuse_above(web, request.identity, query.id)
+    return _page(request, form, {"id": query.id, "plan": query.plan})
+
+
+def _page(request: Request, form: str, given: Json, refused: Reply | None = None) -> Reply:
+    """`given` is what stands in it: as it was typed, where that was refused."""
     from muster.web.pages.render import page
 
     found = _known(form)
-    refuse_action(request, _path(found, query.id))
+    problem = (
+        None if refused is None else _told(found.action, msgspec.json.decode(refused.data, type=Problem))
+    )
     return page(
         request,
         "set.html",
+        status=200 if refused is None else refused.status,
         form=form,
-        wanted=found.action,
-        id=query.id,
-        given={"plan": query.plan},
+        wanted=found.action._replace(fields=tuple(_offered(request, one) for one in found.action.fields)),
+        id=given.get("id", ""),
+        given=given,
         back=found.back,
+        problem=problem,
     )
+
+
+def _offered(request: Request, field: FormField) -> FormField:
+    """Without roles that who asks may not give."""
+    if field.choices != _ROLES:
+        return field
+    return field._replace(choices=tuple(one for one in _ROLES if stands_over(request.identity, one)))
+
+
+def _told(action: Action, problem: Problem) -> Json:
+    """In words for who has filled in the form, where a field of it is what is wrong."""
+    wrong = {one.pointer.removeprefix("/") for one in problem.errors}
+    rules = [f"{one.label}: {one.rule}" for one in action.fields if one.rule and one.name in wrong]
+    if not rules:
+        return {"detail": problem.detail, "hint": problem.hint}
+    return {"detail": f"{'; '.join(rules)}. Nothing was changed.", "hint": ""}
 
 
 @routes.post("/settings/{form}")
@@ -141,9 +179,12 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:  # noqa: A
     found = _known(form)
     path = _path(found, fields.get("id", ""))
     refuse_action(request, path)
-    reply = await ask_api(request, path, _body(form, found.action, fields))
+    try:
+        reply = await ask_api(request, path, _body(form, found.action, fields))
+    except MusterError as error:
+        reply = error_reply(error)
     if reply.status >= 400:
-        return refused_form(request, reply, found.action, fields)
+        return _page(request, form, fields, reply)
     told: Json = msgspec.json.decode(reply.data) if reply.data else {}
     secret = told.get("token") or told.get("secret")
     if secret:
