@@ -201,6 +201,16 @@ def test_a_refused_login_is_in_the_inbox_though_the_settings_have_a_typo(cli, ow
     assert (ran.code, "then muster agent resume shell" in ran.out) == (0, True), ran.err
 
 
+def test_an_inbox_that_was_cut_says_so(cli, owner, monkeypatch):
+    assert cli("inbox").err == ""
+    monkeypatch.setattr("muster.engine.needy.CALLING_MAX", 1)
+    for argv in (("inbox",), ("inbox", "--json"), ("inbox", "--fields", "ref")):
+        said = "note: more waits for you than was looked at: `muster task list --status paused failed`\n"
+        assert cli(*argv).err == said
+    monkeypatch.setattr("muster.engine.needy.CALLING_MAX", 0)
+    assert "nothing waits for you" not in cli("inbox").out
+
+
 def test_an_inbox_with_nothing_in_it(cli, empty):
     assert cli("inbox").out == "nothing waits for you\n"
     assert cli("inbox", "--json").out == "[]\n"

@@ -199,6 +199,10 @@ def test_what_needs_a_person_comes_first_then_what_is_at_work():
     assert shown(state) == ["pool anthropic", 4, 2]
     assert asked(state, "r") == [("open", "anthropic", {})]
     assert "3 need you" in draw(state, (100, 20), Screen("never"), now_ms=0)[0]
+    state.show(news()._replace(needs={**found, "complete": False}))
+    assert "more waits for you than was looked at" in "".join(
+        draw(state, (100, 20), Screen("never"), now_ms=0)
+    )
 
 
 def test_what_has_ended_is_hidden_until_asked_for_and_failures_are_not():

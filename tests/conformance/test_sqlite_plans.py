@@ -8,6 +8,7 @@ import pytest
 
 from muster.stores.sqlite.known_rows import SQL as WRITES
 from muster.stores.sqlite.reads import SQL as READS
+from muster.stores.sqlite.reads import SQL_OF_ONE
 from muster.stores.sqlite.store import SqliteStore
 
 
@@ -33,11 +34,31 @@ from muster.stores.sqlite.store import SqliteStore
     ],
 )
 def test_the_index_of_what_is_looked_for(tmp_path: Path, name: str, index: str, bindings: int) -> None:
-    store = SqliteStore.open(tmp_path / "muster.db")
-    statement = f"EXPLAIN QUERY PLAN {({**READS, **WRITES})[name]}"
-    plan = store._writer.execute(statement, (1,) * bindings).fetchall()
-    store.close()
-    used = " ".join(row[3] for row in plan)
+    used = plan_of(tmp_path, ({**READS, **WRITES})[name], bindings)
     assert index in used
     assert "SCAN tasks" not in used.replace("SCAN tasks USING COVERING INDEX", "")
     assert "TEMP B-TREE" not in used or name in ("plans", "boxes_named"), "sorted by the index"
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "bindings"),
+    [
+        ("calling", "SEARCH tasks USING INDEX tasks_calling (workspace_id=? AND status=?)", 4),
+        ("stranded", "SEARCH p USING INDEX tasks_dead", 3),
+        ("lane_tops", "SEARCH t USING INDEX tasks_ready (workspace_id=? AND lane_id=?)", 3),
+        ("ready_of_lanes", "SEARCH t USING INDEX tasks_ready (workspace_id=? AND lane_id=?)", 3),
+    ],
+)
+def test_what_needs_a_person_is_looked_for_by_an_index(
+    tmp_path: Path, name: str, index: str, bindings: int
+) -> None:
+    used = plan_of(tmp_path, SQL_OF_ONE[name], bindings)
+    assert index in used
+    assert "SCAN tasks" not in used
+
+
+def plan_of(folder: Path, statement: str, bindings: int) -> str:
+    store = SqliteStore.open(folder / "muster.db")
+    plan = store._writer.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * bindings).fetchall()
+    store.close()
+    return " ".join(row[3] for row in plan)

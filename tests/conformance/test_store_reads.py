@@ -8,7 +8,7 @@ import pytest
 from store_rows import NOW, PLAN_ID, Subject, make_attempt, make_event, make_task, make_worker, new_task
 
 from muster.engine.queries import meant
-from muster.model.states import AttemptStatus, TaskStatus
+from muster.model.states import AttemptStatus, PauseReason, TaskStatus, asks_a_person
 from muster.model.views import TaskFilter
 
 T = TaskStatus
@@ -232,6 +232,59 @@ def test_what_can_still_move(subject: Subject, tasks: Any, moving: int, wanted: 
     if tasks:
         subject.add(*tasks)
     assert subject.read("movable", PLAN_ID) == (moving, wanted)
+
+
+def test_what_asks_a_person_is_found_by_its_row(subject: Subject) -> None:
+    subject.add_plan("api")
+    subject.add_plan("web", 2)
+    rows = [
+        (status, paused)
+        for status in T
+        for paused in ((None, *PauseReason) if status is T.PAUSED else (None,))
+    ]
+    subject.add(
+        *(new_task(number, status=one[0], paused_reason=one[1]) for number, one in enumerate(rows, 1))
+    )
+    subject.add(new_task(91, status=T.FAILED, is_group=True), new_task(92, status=T.FAILED, plan_id=2))
+    for status in (T.PAUSED, T.FAILED):
+        asking = [number for number, one in enumerate(rows, 1) if one[0] is status and asks_a_person(*one)]
+        assert asking and subject.read("calling", status, PLAN_ID, 100) == asking
+        assert subject.read("calling", status, PLAN_ID, 1) == asking[:1]
+    assert 92 in subject.read("calling", T.FAILED, None, 100)
+
+
+def test_what_waits_for_one_that_has_ended_badly_is_found_from_there(subject: Subject) -> None:
+    subject.add_plan("api")
+    subject.add(
+        new_task(1, status=T.FAILED),
+        new_task(2),
+        new_task(3, status=T.CANCELLED, skipped=True),
+        new_task(4, status=T.CANCELLED),
+        new_task(5, after=((1, False), (4, False)), unmet=2),
+        new_task(6, after=((2, False),), unmet=1),
+        new_task(7, after=((3, False),), unmet=1),
+        new_task(8, after=((1, True),)),
+        new_task(9, after=((4, False),), unmet=1, status=T.ABORTED),
+        new_task(10, after=((4, False),), unmet=1, status=T.PAUSED),
+    )
+    assert (
+        sorted(subject.read("stranded", PLAN_ID, 10)) == sorted(subject.read("stranded", None, 10)) == [5, 9]
+    )
+    assert len(subject.read("stranded", None, 1)) == 1
+    assert subject.read("stranded", 2, 10) == []
+
+
+def test_ready_tasks_are_found_by_their_lanes(subject: Subject) -> None:
+    subject.add_plan("api")
+    lane = subject.lane()
+    subject.add(*(new_task(number, lane_id=lane) for number in (1, 2)))
+    subject.add(new_task(3, lane_id=lane, status=T.RUNNING))
+    assert [*subject.read("lane_tops", None, 10).values()] == [lane]
+    assert subject.read("lane_tops", PLAN_ID, 10).keys() <= {1, 2}
+    assert subject.read("lane_tops", 2, 10) == {}
+    assert sorted(subject.read("ready_of_lanes", [lane], 10)) == [1, 2]
+    assert len(subject.read("ready_of_lanes", [lane], 1)) == 1
+    assert subject.read("ready_of_lanes", [], 10) == []
 
 
 def test_who_lives_and_what_is_held(subject: Subject) -> None:

@@ -26,6 +26,7 @@ SHARED_TOO = {
     "test_lingering",
     "test_manual",
     "test_matching",
+    "test_needy",
     "test_notes",
     "test_overdue",
     "test_plan_update",

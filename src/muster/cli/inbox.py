@@ -9,12 +9,12 @@ from operator import itemgetter
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows, task_names
-from muster.cli.output import Screen, age, clean, listed, now_ms, paused_line, paused_next, shell_word
+from muster.cli.output import Screen, age, clean, listed, note, now_ms, paused_line, paused_next, shell_word
 from muster.cli.plan_sync import show_files, status_of
 from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
-from muster.model.needs import gathered
+from muster.model.needs import MORE, gathered
 
 _OTHERS = (
     *("next", "plan", "pool", "kind", "reason", "sinceMs", "pullRequest", "note"),
@@ -69,10 +69,12 @@ def run(args: argparse.Namespace) -> int:
             print(f"channel {clean(name)} tells you nothing any more: {clean(why)}")
             print(f"  next: {_tell(name)}")
         show_files(found["files"], screen)
-        if not (tasks or closed or paused or proposed or webhooks or silent or found["files"]):
+        if not rows and found["complete"]:
             print("nothing waits for you")
 
     print_rows(args, rows, show, names=lambda: [*task_names(), *_OTHERS])
+    if not found["complete"]:
+        note(MORE)
     return 0
 
 

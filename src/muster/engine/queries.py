@@ -10,6 +10,7 @@ from msgspec.structs import asdict, replace
 from muster.engine.free_slots import FreeSlots, free_slots
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import Left, all_left, namesakes
+from muster.engine.needy import needy
 from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
@@ -115,8 +116,6 @@ EVENTS_MAX = 1000
 REFUSED_MAX = 100
 CLAIMS_PAGE = 500
 HELD_MAX = 1000
-NEEDY = {TaskStatus.PAUSED: 1000, TaskStatus.FAILED: 1000, TaskStatus.PENDING: 500, TaskStatus.ABORTED: 500}
-"""Of which states some wait for a person, and how many of each are looked at."""
 
 _WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
@@ -154,15 +153,8 @@ class Queries:
 
     async def inbox(self, plan: str | None = None) -> Inbox:
         """What waits for a person: questions first, then what has failed, each oldest first."""
-        if plan is not None:
-            await self._plan_view(plan)
-        found: list[TaskView] = []
-        complete = True
-        for status, most in NEEDY.items():
-            views = await self.tasks(TaskFilter(plan=plan, statuses=(status,), limit=most))
-            found += [view for view in views if view.needs_person]
-            complete = complete and len(views) < most
-        found.sort(key=lambda view: (list(NEEDY).index(view.status), view.updated_at_ms))
+        plan_id = None if plan is None else (await self._plan_view(plan)).id
+        found = await needy(self._reads, self.tasks, plan_id)
         files = tuple(
             _synced(name, state)
             for name, state in await self._reads.sync_states()
@@ -171,7 +163,9 @@ class Queries:
         silent = [one for one in await self._reads.webhooks() if one.disabled]
         webhooks = tuple(one.shown for one in silent if not one.channel)
         channels = {one.channel: one.disabled for one in silent if one.channel}
-        return Inbox(tasks=tuple(found), complete=complete, files=files, webhooks=webhooks, channels=channels)
+        return Inbox(
+            tasks=found.tasks, complete=found.complete, files=files, webhooks=webhooks, channels=channels
+        )
 
     async def crew(self) -> CrewView:
         """The part of the status that counts no tasks."""

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 KINDS = ("pools", "plans", "tasks", "webhooks", "channels", "files")
 """In the order in which they are shown."""
+MORE = "more waits for you than was looked at: `muster task list --status paused failed`"
+"""Where the inbox is not `complete`."""
 
 
 def gathered(inbox: Json, pools: Mapping[str, Json], plans: Iterable[Json], plan: str | None) -> Json:

@@ -8,6 +8,7 @@ from typing import Protocol
 from muster.model.edits import KeptTask
 from muster.model.place import PlanPlace
 from muster.model.rows import Lane, LaneKey
+from muster.model.states import TaskStatus
 from muster.model.task import Task
 from muster.model.touches import Touching
 from muster.model.views import JobText, TaskFilter, TaskTexts, TaskView
@@ -113,6 +114,18 @@ class TaskReads(Protocol):
 
     async def next_ready(self, limit: int) -> list[int]:
         """The first `limit` ready tasks of plans that are not paused, in the order of claims."""
+
+    async def calling(self, status: TaskStatus, plan_id: int | None, limit: int) -> list[int]:
+        """Tasks of this status, of the plan or of all, whose row alone says that a person must see to them (see
+        `asks_a_person`), the oldest first."""
+
+    async def stranded(self, plan_id: int | None, limit: int) -> list[int]:
+        """Tasks of the plan, or of all, that wait for one that has ended badly."""
+
+    async def lane_tops(self, plan_id: int | None, limit: int) -> dict[int, int]:
+        """A ready task of each lane of the plan, or of all plans, that are not paused, with the lane."""
+
+    async def ready_of_lanes(self, lane_ids: Collection[int], limit: int) -> list[int]: ...
 
     async def task_views(self, selection: TaskFilter) -> list[TaskView]: ...
 

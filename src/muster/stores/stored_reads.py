@@ -138,6 +138,18 @@ class StoredReads(StoredQueries):
             for event, failed_as, count in await self._all("event_counts", after_id, to_id)
         ]
 
+    async def calling(self, status: TaskStatus, plan_id: int | None, limit: int) -> list[int]:
+        return [row[0] for row in await self._all("calling", status, plan_id, limit)]
+
+    async def stranded(self, plan_id: int | None, limit: int) -> list[int]:
+        return [row[0] for row in await self._all("stranded", plan_id, limit)]
+
+    async def lane_tops(self, plan_id: int | None, limit: int) -> dict[int, int]:
+        return {task_id: lane_id for lane_id, task_id in await self._all("lane_tops", plan_id, limit)}
+
+    async def ready_of_lanes(self, lane_ids: Collection[int], limit: int) -> list[int]:
+        return [row[0] for row in await self._all("ready_of_lanes", encode_json([*lane_ids]), limit)]
+
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
         rows = await self._all(
             "task_views_by_id" if selection.ids else "task_views",

@@ -9,7 +9,7 @@ from muster.client.api import path_of, plan_path, task_path
 from muster.model import shown
 from muster.model.forms import possible_for_plan
 from muster.model.json_value import Json
-from muster.model.needs import KINDS
+from muster.model.needs import KINDS, MORE
 from muster.model.states import FINAL, HELD
 
 RowId = int | str
@@ -72,7 +72,8 @@ def need_rows(needs: Json) -> list[Json]:
         ],
         "files": [_row("file", file["plan"], "plan file", _file_line(file)) for file in needs["files"]],
     }
-    return [row for kind in KINDS for row in rows.get(kind, ())]
+    more = [] if needs["complete"] else [_row("more", "and more", "inbox", MORE)]
+    return [row for kind in KINDS for row in rows.get(kind, ())] + more
 
 
 def counts_line(counts: dict[str, int]) -> str:

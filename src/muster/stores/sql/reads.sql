@@ -50,6 +50,27 @@ SELECT t.id FROM attempts a JOIN tasks t ON t.id = a.task_id AND t.epoch = a.epo
  WHERE @mine(a) AND a.refused <> '' AND t.status = 'COMPLETED'
  ORDER BY a.task_id DESC LIMIT ?1
 
+-- name: calling
+-- `calls` is `asks_a_person` of the row.
+SELECT id FROM tasks
+ WHERE @mine AND calls = 1 AND status = ?1 AND is_group = 0 AND (CAST(?2 AS bigint) IS NULL OR plan_id = ?2)
+ ORDER BY id LIMIT ?3
+
+-- name: stranded
+-- Along those that have ended badly, however many tasks wait for others.
+SELECT DISTINCT t.id
+  FROM tasks p JOIN dependencies d ON d.parent_id = p.id AND d.met = 0 JOIN tasks t ON t.id = d.child_id
+ WHERE @mine(p) AND p.dead = 1 AND t.status IN ('PENDING', 'ABORTED') AND t.is_group = 0
+   AND (CAST(?1 AS bigint) IS NULL OR t.plan_id = ?1)
+ LIMIT ?2
+
+-- name: lane_tops
+$open_lane
+SELECT c.id, (SELECT t.id FROM tasks t WHERE @mine(t) AND t.lane_id = c.id AND t.ready = 1 LIMIT 1)
+  FROM claimable c JOIN lanes l ON l.id = c.id
+ WHERE CAST(?1 AS bigint) IS NULL OR l.plan_id = ?1
+ LIMIT ?2
+
 -- name: place
 -- Of a long plan no more is read than what was added around the task.
 SELECT p.name, coalesce(p.source, ''), t.epic, t.feature, coalesce(g.title, ''), b.title, b.status, a.title, a.status

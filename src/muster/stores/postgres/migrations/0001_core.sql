@@ -219,6 +219,10 @@ CREATE TABLE tasks (
     dead               smallint NOT NULL GENERATED ALWAYS AS (CASE
         WHEN (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND skipped = 0
              AND NOT (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')
+        THEN 1 ELSE 0 END) STORED,
+    calls              smallint NOT NULL GENERATED ALWAYS AS (CASE
+        WHEN status = 'FAILED'
+             OR (status = 'PAUSED' AND paused_reason IS DISTINCT FROM 'user' AND paused_reason IS DISTINCT FROM 'hand')
         THEN 1 ELSE 0 END) STORED
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
@@ -235,6 +239,8 @@ CREATE INDEX tasks_title ON tasks (title) WHERE from_file = 1 AND is_group = 0;
 CREATE INDEX tasks_counts ON tasks (plan_id, status) WHERE is_group = 0;
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_sealed ON tasks (id) WHERE input_sealed <> '';
+CREATE INDEX tasks_calling ON tasks (workspace_id, status, id) WHERE calls = 1;
+CREATE INDEX tasks_dead ON tasks (workspace_id, id) WHERE dead = 1;
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
 -- What tasks are, or were, called in their plan's file, where that is not their key.

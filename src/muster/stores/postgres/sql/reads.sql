@@ -35,6 +35,12 @@ SELECT event,
        count(*)
   FROM events WHERE @mine AND id > ?1 AND id <= ?2 GROUP BY event, failed_as
 
+-- name: ready_of_lanes
+SELECT t.id
+  FROM json_array_elements_text(?1::json) w (lane)
+ CROSS JOIN LATERAL (SELECT id FROM tasks WHERE @mine AND lane_id = w.lane::bigint AND ready = 1 LIMIT ?2) t
+ LIMIT ?2
+
 -- name: task_views
 SELECT $taskview_columns
   FROM tasks t

@@ -208,7 +208,9 @@ CREATE TABLE tasks (
     done               INTEGER NOT NULL GENERATED ALWAYS AS (
         status = 'COMPLETED' OR skipped OR (status = 'ARCHIVED' AND error_kind IS NULL AND error = '')) VIRTUAL,
     dead               INTEGER NOT NULL GENERATED ALWAYS AS (
-        (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL
+        (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL,
+    calls              INTEGER NOT NULL GENERATED ALWAYS AS (
+        status = 'FAILED' OR (status = 'PAUSED' AND paused_reason IS NOT 'user' AND paused_reason IS NOT 'hand')) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (workspace_id, lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;
@@ -222,6 +224,8 @@ CREATE INDEX tasks_title ON tasks (title) WHERE from_file = 1 AND is_group = 0;
 CREATE INDEX tasks_counts ON tasks (plan_id, status) WHERE is_group = 0;
 CREATE INDEX tasks_touching ON tasks (id) WHERE touches <> '' AND (status = 'ASSIGNED' OR status = 'RUNNING');
 CREATE INDEX tasks_sealed ON tasks (id) WHERE input_sealed <> '';
+CREATE INDEX tasks_calling ON tasks (workspace_id, status, id) WHERE calls = 1;
+CREATE INDEX tasks_dead ON tasks (workspace_id, id) WHERE dead = 1;
 CREATE INDEX tasks_lingering ON tasks (id) WHERE lingering_epoch IS NOT NULL;
 
 -- What tasks are, or were, called in their plan's file, where that is not their key.

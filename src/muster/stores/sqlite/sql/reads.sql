@@ -34,6 +34,10 @@ SELECT event,
        count(*)
   FROM events WHERE @mine AND id > ?1 AND id <= ?2 GROUP BY event, failed_as
 
+-- name: ready_of_lanes
+SELECT t.id FROM json_each(?1) w CROSS JOIN tasks t
+ WHERE @mine(t) AND t.lane_id = w.value AND t.ready = 1 LIMIT ?2
+
 -- name: task_views
 SELECT $taskview_columns
   FROM tasks t
