@@ -109,6 +109,73 @@ def test_muster_prepares_the_merge_the_agent_edits_and_muster_commits_it(conflic
     assert signed.split() == ["plan/y", "plan/x"]
 
 
+def changed_by(made):
+    return git(made.cwd, "diff", "--name-only", made.base, made.kept).split()
+
+
+def test_work_that_is_sent_back_shows_nothing_that_others_have_published(repository, home, pair):
+    one, other = pair()
+    publish(one)
+    again = tree(repository, "y", epoch=2)
+    again.prepare()
+    assert "+y" in again.diff() and "+x" not in again.diff()
+    again.prepare()  # killed, and done again
+    (again.cwd / "more").write_text("more\n")
+    again.keep()
+    assert changed_by(again) == ["more", "y"]
+    assert changed_by(other) == ["y"], "of an attempt that has ended all stays as it was"
+    third = tree(repository, "y", epoch=3)
+    third.prepare()
+    assert "+more" in third.diff() and "+x" not in third.diff()
+    assert publish(third).changed
+
+
+def test_what_an_agent_has_merged_by_itself_is_not_its_work(repository, home, pair):
+    one, other = pair()
+    publish(one)
+    git(other.cwd, "add", "--all")
+    git(other.cwd, "commit", "--quiet", "-m", "y")
+    git(other.cwd, "merge", "--quiet", "--no-edit", BRANCH)
+    publish(other)
+    assert changed_by(other) == ["y"]
+
+
+def test_work_that_began_beside_the_branch_shows_itself_alone(repository, home, pair):
+    """At a commit of the user's, which the tasks before it did not have."""
+    one, _ = pair()
+    (home / "users").write_text("u\n")
+    git(home, "add", "users")
+    git(home, "commit", "--quiet", "-m", "by the user")
+    late = tree(repository, "z")
+    late.prepare()
+    (late.cwd / "z").write_text("z\n")
+    late.keep()
+    publish(one)
+    again = tree(repository, "z", epoch=2)
+    again.prepare()
+    again.keep()
+    assert changed_by(again) == ["z"]
+    assert publish(again).changed
+
+
+def test_what_was_published_already_stays_the_tasks_work(repository, home, pair):
+    one, other = pair()
+    publish(other)
+    publish(one)
+    again = tree(repository, "y", epoch=2)
+    again.prepare()
+    again.keep()
+    assert "y" in changed_by(again)
+
+
+def test_a_conflict_shows_both_sides_and_no_other_files(conflicting):
+    again, _ = conflicting
+    assert git(again.cwd, "diff", "--name-only", again.base).split() == ["a.txt"]
+    (again.cwd / "a.txt").write_text("x and y\n")
+    again.keep()
+    assert git(again.cwd, "diff", again.base, again.kept).count("\n+x and y") == 1
+
+
 @pytest.mark.promise("S18")
 @pytest.mark.usefixtures("conflicting")
 def test_a_prepared_merge_survives_the_death_of_its_attempt(repository, home):

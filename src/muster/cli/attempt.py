@@ -96,7 +96,7 @@ def _refs(task: Json, epoch: int, there: set[str]) -> AttemptRefs:
 
 def _kept(project: Project, before: str, after: str) -> str:
     """As a worker says it."""
-    from muster.worker.worktree import Work
+    from muster.worker.commits import Work
 
     asked = (
         ("rev-parse", after),

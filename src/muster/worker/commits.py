@@ -14,6 +14,7 @@ from muster.hosts.full_disk import NO_SPACE
 from muster.worker.conflicts import Unmerged, conflicts, ours, resolve, undecided
 from muster.worker.git import DiskFull, Repository, refuse_full
 
+SHORT_HASH_CHARS = 12
 SUBJECT_CHARS_MAX = 72
 """A line of `git log` shows no more."""
 BODY_CHARS_MAX = 2000
@@ -22,6 +23,22 @@ DIFF_LINES_MAX = 20_000
 _LINES = re.compile(r"(\d+) (?:insertion|deletion)")
 _INDEX = "muster-index"
 _FILTER = re.compile(r"clean filter '(.+)' failed")
+
+
+class Work(NamedTuple):
+    """What an attempt left, for people."""
+
+    commit: str
+    commits: int
+    stat: str
+    refused: str = ""
+    """What git says of files that it takes in only for safe keeping, or not at all."""
+    where: str = ""
+    """The host that has it, where the server has not."""
+
+    def __str__(self) -> str:
+        told = f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
+        return f"{told}; {self.where}" if self.where else told
 
 
 class Staged(NamedTuple):

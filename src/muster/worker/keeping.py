@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from muster.hosts.full_disk import full_disk
 from muster.model import commands as c
+from muster.worker.commits import Work
 from muster.worker.git import DiskFull
 from muster.worker.orders import Orders
 from muster.worker.words import Words
 from muster.worker.workdir import Workdir
-from muster.worker.worktree import Work
 
 log = logging.getLogger(__name__)
 

@@ -22,19 +22,17 @@ def merge_plan(
     path: Path,
     *,
     tip: str,
-    base: str,
     keep: Callable[[], tuple[str, str]],
     message: str,
     plans: Collection[str] = (),
 ) -> str:
     """Merges `tip`, where the plan's branch stands, into the tree at `path`; what to tell the agent of it.
 
-    `keep` commits all that is there and says what git has refused of it; `base` is where the task began.  A
-    conflict is left in the tree as git leaves it; whoever has the tree next finds it there.  Boxes of `plans` are
-    in none.  Raises GitFailed.
+    `keep` commits all that is there and says what git has refused of it.  A conflict is left in the tree as git
+    leaves it; whoever has the tree next finds it there.  Boxes of `plans` are in none.  Raises GitFailed.
     """
+    head = repository.run("rev-parse", "HEAD", cwd=path)
     if repository.commit_of("MERGE_HEAD", path) is None:
-        head = repository.run("rev-parse", "HEAD", cwd=path)
         if repository.is_ancestor(tip, head):
             return ""
         commit, refused = keep()
@@ -57,7 +55,7 @@ def merge_plan(
         return "A merge with what other tasks have published is under way here.  Muster commits it."
     files = [each.path for each in found]
     lines = marked(repository, f"worktrees/{admin.name}/AUTO_MERGE", files)
-    tasks = tasks_between(repository, base, tip, files)
+    tasks = tasks_between(repository, head, tip, files)
     other = f"the work of {', '.join(tasks)}" if tasks else "what others have published"
     return _conflict(files, [each.words(other, markers=each.path in lines) for each in found], other)
 

@@ -107,6 +107,7 @@ class Publishing(Struct, frozen=True):
         """
         tree, repository = self.tree, self.tree.repository
         with repository.locked():
+            tree.level_base()  # its agent may have merged the plan's branch by itself
             begun, admin = self._begun(), tree.admin()
             for name, what in _UNDER_WAY.items():
                 if (admin / name).exists():

@@ -28,6 +28,7 @@ from muster.model.wording import LEFT_OUT
 from muster.ports.agent import Agent, AttemptFolder, Failed, Launch, RunningProcess
 from muster.ports.crew import Crew
 from muster.worker.checks import said_or
+from muster.worker.commits import Work
 from muster.worker.context import WorkerContext
 from muster.worker.ends import End, no_session
 from muster.worker.git import DiskFull
@@ -47,7 +48,7 @@ from muster.worker.tree_looks import TreeLooks
 from muster.worker.watchdog import Watchdog
 from muster.worker.words import Words
 from muster.worker.workdir import Workdir, workdir_of
-from muster.worker.worktree import Work, WorkMissing
+from muster.worker.worktree import WorkMissing
 
 log = logging.getLogger(__name__)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from muster.hosts.plain_files import read_plain, replace_plain
@@ -45,6 +46,13 @@ def restore_branch(repository: Repository, admin: Path, branch: str, base: str) 
         lines = []
     ends = [name for line in lines[-ENDS_MAX:] for name in line.split()[:2]]
     repository.run("update-ref", branch, next(filter(None, map(repository.commit_of, reversed(ends))), base))
+
+
+def remove(path: Path) -> None:
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def real(path: Path) -> Path:

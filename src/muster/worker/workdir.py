@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from muster.hosts.full_disk import NO_SPACE
 from muster.model.answers import ClaimedJob
-from muster.worker.commits import Signature
+from muster.worker.commits import Signature, Work
 from muster.worker.git import DiskFull, GitFailed, Repository
 from muster.worker.plan_boxes import plan_paths
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
 from muster.worker.tree_looks import LOOK_S, TreeLooks
 from muster.worker.upstream import AttemptUpstream
-from muster.worker.worktree import Work, Worktree
+from muster.worker.worktree import Worktree
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,7 @@ anything of it is removed.
 from __future__ import annotations
 
 import logging
-import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote, unquote
@@ -25,18 +24,26 @@ from muster.model.refs import (
     own_refs,
     task_branch,
 )
-from muster.worker.commits import NOBODY, Signature, difference, stage
+from muster.worker.bases import base_now
+from muster.worker.commits import NOBODY, SHORT_HASH_CHARS, Signature, Work, difference, stage
 from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
 from muster.worker.ignored import missed, note_ignored
 from muster.worker.merging import merge_plan
 from muster.worker.plan_boxes import level_boxes
 from muster.worker.plan_branch import PlanBranch
-from muster.worker.tree_links import LINK_BYTES_MAX, admin_of, real, rejoin, restore_branch, tree_of
+from muster.worker.tree_links import (
+    LINK_BYTES_MAX,
+    admin_of,
+    real,
+    rejoin,
+    remove,
+    restore_branch,
+    tree_of,
+)
 
 log = logging.getLogger(__name__)
 
-SHORT_HASH_CHARS = 12
 _MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
 _CHECKING = "muster-checking"
@@ -57,22 +64,6 @@ class Begun(NamedTuple):
     base: str
     plan: str
     key: str
-
-
-class Work(NamedTuple):
-    """What an attempt left, for people."""
-
-    commit: str
-    commits: int
-    stat: str
-    refused: str = ""
-    """What git says of files that it takes in only for safe keeping, or not at all."""
-    where: str = ""
-    """The host that has it, where the server has not."""
-
-    def __str__(self) -> str:
-        told = f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
-        return f"{told}; {self.where}" if self.where else told
 
 
 class Worktree(Struct, frozen=True):
@@ -156,7 +147,7 @@ class Worktree(Struct, frozen=True):
                 if self.checking.exists():  # its worker was killed: what it had collected is at HEAD
                     self.sweep()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
-            # The base stays: what the task has done, over all its attempts.
+            # It stays over all attempts: what the task has done is what people and agents are shown.
             repository.run("update-ref", refs.base, base)
             self._mark(base)
             if not self.branched:
@@ -165,6 +156,7 @@ class Worktree(Struct, frozen=True):
             told = [self._hand_over(origin)]
             if merge and origin is not None:
                 told.append(self._catch_up())
+                self.level_base()
             return "  ".join(filter(None, told))
 
     def diff(self) -> str:
@@ -388,13 +380,18 @@ class Worktree(Struct, frozen=True):
         taken = begins and not there.isdisjoint(refs)
         return own_refs(self.plan, self.key, epoch, task) if taken else refs
 
-    def _choose_start(self) -> tuple[str, int | None]:
-        """The commit to begin with, and the epoch of the attempt whose work that is."""
+    def _kept_before(self) -> Iterator[tuple[int, str]]:
+        """The task's attempts up to this one, the newest first, each with the commit that is kept of it."""
         names = [ref.rpartition("/")[2].partition("-")[0] for ref in self._there()]
         epochs = {int(name) for name in names if name.isdigit()}
-        for epoch in sorted((epoch for epoch in epochs if epoch < self.epoch), reverse=True):
-            commit = self.repository.commit_of(self._refs(epoch).kept)
-            if commit is not None and self.branched:
+        for epoch in sorted((epoch for epoch in epochs if epoch <= self.epoch), reverse=True):
+            if commit := self.repository.commit_of(self._refs(epoch).kept):
+                yield epoch, commit
+
+    def _choose_start(self) -> tuple[str, int | None]:
+        """The commit to begin with, and the epoch of the attempt whose work that is."""
+        for epoch, commit in self._kept_before():
+            if epoch < self.epoch and self.branched:
                 return commit, epoch
         return self._start(), None
 
@@ -415,7 +412,7 @@ class Worktree(Struct, frozen=True):
     def _create(self, base: str, lock: int) -> None:
         repository, path = self.repository, self.path
         if path.exists() or path.is_symlink():
-            _remove(path)
+            remove(path)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         tip = repository.commit_of(f"refs/heads/{self.branch}") if self.branched else None
         if tip is not None and not repository.is_ancestor(tip, base):
@@ -473,15 +470,25 @@ class Worktree(Struct, frozen=True):
             work = self._keep(begun)
             return work.commit, work.refused
 
-        return merge_plan(
-            self.repository,
-            self.path,
-            tip=tip,
-            base=begun.base,
-            keep=keep,
-            message=self.message(),
-            plans=self.plan_files,
+        plans, message = self.plan_files, self.message()
+        return merge_plan(self.repository, self.path, tip=tip, keep=keep, message=message, plans=plans)
+
+    def level_base(self) -> None:
+        """What others have published and was merged into this is where it begins, and no work of its own.
+
+        Call it with the repository's lock.
+        """
+        repository, begun, tip = self.repository, self.own(), self.plan_tip()
+        if begun is None or tip is None:
+            return
+        head = repository.commit_of("MERGE_HEAD", self.path) or repository.run(
+            "rev-parse", "HEAD", cwd=self.path
         )
+        own = (commit for _, commit in self._kept_before())
+        base = base_now(repository, begun.base, head=head, tip=tip, own=own)
+        if base != begun.base:
+            repository.run("update-ref", self.base, base)
+            self._mark(base)
 
     def _hand_over(self, origin: int | None) -> str:
         aside = self._set_aside and f"What stood in this folder before is in {self._set_aside}."
@@ -491,10 +498,3 @@ class Worktree(Struct, frozen=True):
             f"An earlier attempt (#{origin}) has worked in this folder.  What it left is here; "
             f"what it has changed: git diff {self._refs(self.epoch).base}.  Go on from there."
         ) + (aside and f"  {aside}")
-
-
-def _remove(path: Path) -> None:
-    if path.is_symlink() or not path.is_dir():
-        path.unlink()
-    else:
-        shutil.rmtree(path)
