@@ -87,6 +87,17 @@ def test_five_at_once_are_five_in_a_row(busy):
     assert plan_of(busy).paused is PauseReason.BREAKER
 
 
+def test_what_still_runs_does_not_change_the_number_that_paused_it(busy):
+    jobs = busy.started(slots=7)
+    for job in jobs[:5]:
+        busy.do(fail(job, ErrorKind.INVALID))
+    for end in (complete(jobs[5]), fail(jobs[6], ErrorKind.INVALID)):
+        busy.do(end)
+        assert (plan_of(busy).paused, plan_of(busy).failures) == (PauseReason.BREAKER, 5)
+    waiting = [view.why for view in busy.views().values() if view.status == "PENDING"]
+    assert all(why.startswith("plan api is paused, because 5 of its tasks failed in a row") for why in waiting)
+
+
 def test_resume_begins_the_count_anew(busy):
     fail_next(busy, 5)
     applied = busy.apply(c.ResumePlan(plan="api", actor="ada"))

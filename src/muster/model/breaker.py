@@ -28,8 +28,11 @@ class PlanDecision(Struct, frozen=True, gc=False):
 def count_ends(plan: Plan, ends: Sequence[bool], failures_max: int, now: Now) -> PlanDecision:
     """`ends` are the plan's tasks that ended in this transaction, in order: completed, or failed for good.
 
-    A plan that is paused already goes on counting what still runs.  `failures_max` of 0: never pauses.
+    A plan that a person or its budget has paused goes on counting what still runs; where the breaker has, the
+    number that paused it stays.  `failures_max` of 0: never pauses.
     """
+    if plan.paused_reason is PauseReason.BREAKER:
+        return PlanDecision(plan)
     failures, worst = plan.failures, plan.failures
     for completed in ends:
         failures = 0 if completed else failures + 1
