@@ -142,6 +142,20 @@ def test_the_end_of_a_log_is_read_without_the_rest_and_followed_from_there(site:
     assert site.get(f"{target}&after={page['next']}")["chunks"] == []
 
 
+def test_output_without_an_attempt_is_the_newest_ones(site: Site) -> None:
+    site.enqueue("a")
+    site.register()
+    target = f"/api/v1/agent-tasks/{site.get('/api/v1/agent-tasks')[0]['id']}/output"
+    assert site.get(target) == {"chunks": [], "next": 0, "done": True}, "it has not run yet"
+    for data in ("YQ==", "Yg=="):
+        (job,) = site.started(f"r{data}")
+        site.post("/worker/v1/log", site.of(job) | {"stream": "stdout", "offset": 0, "data": data})
+        for query in ("", "?after=0", "?last=5", f"?epoch={job['epoch']}"):
+            assert [chunk["data"] for chunk in site.get(target + query)["chunks"]] == [data]
+        site.post("/worker/v1/release", site.of(job) | {"reason": "drain"})
+    assert [chunk["data"] for chunk in site.get(f"{target}?epoch=1")["chunks"]] == ["YQ=="]
+
+
 def test_the_feed_is_read_page_by_page_without_a_hole(site: Site) -> None:
     site.enqueue(*(f"t{i}" for i in range(25)))
     seen: list[str] = []

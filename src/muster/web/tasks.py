@@ -137,6 +137,7 @@ class TaskLogsQuery(Query, frozen=True, kw_only=True):
 
 class PrintedQuery(Query, frozen=True, kw_only=True):
     epoch: c.Count = 0
+    """Of this attempt; without it of the newest one."""
     after: c.Count = 0
     last: Annotated[int, Meta(ge=0, lt=LOG_PAGE_CHUNKS)] = 0
     """Set: begins with so many chunks of the end instead."""
@@ -246,20 +247,21 @@ async def logs(web: Backend, task_id: int, query: TaskLogsQuery) -> list[EventVi
 
 @routes.get(f"{_TASK}/output")
 async def output(web: Backend, request: Request, task_id: int, query: PrintedQuery) -> LogPage:
-    """Log chunks of one attempt after place `after`, held for `wait` seconds while there are none."""
+    """Log chunks of one attempt, without `epoch` of the newest, after place `after`, held for `wait` seconds while there are none."""
     chunks: list[tuple[int, LogChunk]] = []
     over = False
     if await web.reads.workspace_of(task_id) != web.workspace_id:
         raise NotFound(f"there is no task {task_id}", "muster task list")
+    epoch = query.epoch or (await one_task(web, task_id)).epoch
 
     async def look() -> bool:
         nonlocal over
-        attempt = await web.reads.attempt(task_id, query.epoch)
+        attempt = await web.reads.attempt(task_id, epoch)
         over = attempt is None or not attempt.open
         if query.last:
-            chunks[:] = await web.reads.log_tail(task_id, query.epoch, limit=query.last)
+            chunks[:] = await web.reads.log_tail(task_id, epoch, limit=query.last)
         else:
-            chunks[:] = await web.reads.log(task_id, query.epoch, after=query.after, limit=LOG_PAGE_CHUNKS)
+            chunks[:] = await web.reads.log(task_id, epoch, after=query.after, limit=LOG_PAGE_CHUNKS)
         return bool(chunks) or over
 
     await web.hold(request, EVENTS, query.wait, look)
