@@ -52,6 +52,25 @@ def test_a_password_on_the_command_line_is_refused(folder: Path) -> None:
     assert not (folder / ".muster").exists()
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--store", "sqlite:///x", "--store: serve.store: is no address of a store"),
+        ("--store", "/tmp/x", "--store: serve.store: is no address of a store"),
+        ("--store", "", "--store: serve.store: is empty"),
+        ("--listen", "17430", "--listen: serve.listen: "),
+        ("--runtime", "redis:/x", "--runtime: runtime.url: "),
+    ],
+)
+def test_an_option_that_cannot_be_is_called_by_its_own_name(
+    folder: Path, option: str, value: str, said: str
+) -> None:
+    done = serve(folder, option, value)
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert "MUSTER_" not in done.stderr and "is not a text" not in done.stderr
+    assert not (folder / ".muster").exists()
+
+
 def test_settings_show_no_password(folder: Path) -> None:
     (folder / "muster.toml").write_text(f'[serve]\nstore = "postgresql://ada:{SECRET}@db/x"\n')
     shown = run_muster(folder, "config", "show")

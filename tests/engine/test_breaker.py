@@ -95,7 +95,9 @@ def test_what_still_runs_does_not_change_the_number_that_paused_it(busy):
         busy.do(end)
         assert (plan_of(busy).paused, plan_of(busy).failures) == (PauseReason.BREAKER, 5)
     waiting = [view.why for view in busy.views().values() if view.status == "PENDING"]
-    assert all(why.startswith("plan api is paused, because 5 of its tasks failed in a row") for why in waiting)
+    assert all(
+        why.startswith("plan api is paused, because 5 of its tasks failed in a row") for why in waiting
+    )
 
 
 def test_resume_begins_the_count_anew(busy):

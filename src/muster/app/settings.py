@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 from muster.config.kinds import AgentKind
-from muster.config.layers import Layers, read_layers
+from muster.config.layers import Layers, Options, read_layers
 from muster.config.load import checked
 from muster.config.settings import Config
 
@@ -50,9 +50,10 @@ class InstalledKinds(Mapping[str, AgentKind]):
 KINDS = InstalledKinds()
 
 
-def load_config(root: Path, env: Mapping[str, str] = os.environ) -> Config:
-    """What holds for the project in `root`: its file, the user's, the variables in `env`.  Raises BadConfig."""
-    return load_with_origins(root, env)[0]
+def load_config(root: Path, env: Mapping[str, str] = os.environ, options: Options = ()) -> Config:
+    """What holds for the project in `root`: its file, the user's, the variables in `env`, and above them what a
+    command's options.  Raises BadConfig."""
+    return checked(read_layers(root, env, options), KINDS)
 
 
 def load_with_origins(root: Path, env: Mapping[str, str] = os.environ) -> tuple[Config, Layers]:

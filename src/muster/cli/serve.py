@@ -24,6 +24,7 @@ from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
 from muster.config.values import has_password
+from muster.config.variables import variable_of
 from muster.hosts.file_lock import holder
 from muster.hosts.log_file import place_in
 from muster.hosts.logs import JSON
@@ -33,12 +34,13 @@ from muster.model.errors import BadInput, Conflict, MusterError, StoreFault
 
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
-    "listen": "MUSTER_SERVE_LISTEN",
-    "tls_cert": "MUSTER_SERVE_TLS_CERT",
-    "tls_key": "MUSTER_SERVE_TLS_KEY",
-    "runtime": "MUSTER_RUNTIME_URL",
-    "store": "MUSTER_SERVE_STORE",
+    "listen": "serve.listen",
+    "tls_cert": "serve.tls_cert",
+    "tls_key": "serve.tls_key",
+    "runtime": "runtime.url",
+    "store": "serve.store",
 }
+"""The keys that they stand for."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -88,9 +90,14 @@ def run(args: argparse.Namespace) -> int:
             "--store holds a password, which everybody on this machine could see; nothing was started",
             "put the address into a file, and name it as store_file in [serve]; or set MUSTER_SERVE_STORE",
         )
+    given = {option: said for option in _OPTIONS if (said := getattr(args, option)) is not None}
+    # Read as options first: nobody is told of variables that only we have set.
+    load_config(
+        project.root,
+        options=[(f"--{name.replace('_', '-')}", _OPTIONS[name], said) for name, said in given.items()],
+    )
     # The owner is a process of its own and reads its settings itself: what was said here stands above its files.
-    given = {name: getattr(args, option) for option, name in _OPTIONS.items()}
-    os.environ.update({name: value for name, value in given.items() if value is not None})
+    os.environ.update({variable_of(_OPTIONS[name]): said for name, said in given.items()})
     if args.without_login:
         os.environ["MUSTER_SERVE_LOGIN"] = "false"
     if not load_config(project.root).serve.listen:

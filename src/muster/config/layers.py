@@ -20,9 +20,12 @@ from muster.model.json_value import Json
 _DEPTH_MAX = 20
 """Deeper tables are replaced, not merged: nothing that is read lies there."""
 
+Options = Iterable[tuple[str, str, str]]
+"""`--store`, the key that it stands for, and what it says."""
+
 
 class Source(Struct, frozen=True, dict=True):
-    """A file, or one variable."""
+    """A file, one variable, or an option of a command."""
 
     name: str
     raw: Mapping[str, object]
@@ -103,9 +106,13 @@ def _is_another(below: Json, above: Json) -> bool:
     return "kind" in above and above["kind"] != below.get("kind", COMMAND)
 
 
-def read_layers(root: Path, env: Mapping[str, str]) -> Layers:
-    """What is set for the project in `root`, unchecked.  Raises BadConfig for a file that cannot be read."""
-    return Layers(_sources(root, env))
+def read_layers(root: Path, env: Mapping[str, str], options: Options = ()) -> Layers:
+    """What is set for the project in `root`, unchecked, and above that what a command's options say.
+
+    Raises BadConfig for a file that cannot be read.
+    """
+    said = (Source(name, _nested(key, value)) for name, key, value in options)
+    return Layers((*_sources(root, env), *said))
 
 
 def text_source(text: str, name: str = FILE_NAME) -> Source:

@@ -25,7 +25,8 @@ _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 def read_text(key: str, value: object) -> str:
     if not isinstance(value, str) or not value.strip() or "\0" in value:
-        fail(key, f"{value!r} is not a text", f'write {key.rpartition(".")[2]} = "..."')
+        wrong = "is empty" if value == "" else f"{value!r} is not a text"
+        fail(key, wrong, f'write {key.rpartition(".")[2]} = "..."')
     return value
 
 

@@ -10,7 +10,14 @@ from muster.model.secrets import VAULT_KEY
 from muster.model.wording import hint
 
 PREFIX = "MUSTER_"
-VARIABLES: Mapping[str, Key] = {PREFIX + key.path.upper().replace(".", "_"): key for key in KEYS}
+
+
+def variable_of(key: str) -> str:
+    """`MUSTER_TASK_RETRIES` of `task.retries`."""
+    return PREFIX + key.upper().replace(".", "_")
+
+
+VARIABLES: Mapping[str, Key] = {variable_of(key.path): key for key in KEYS}
 FOR_USERS = (
     *(
         "MUSTER_ROOT",
