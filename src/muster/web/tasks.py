@@ -247,7 +247,8 @@ async def logs(web: Backend, task_id: int, query: TaskLogsQuery) -> list[EventVi
 
 @routes.get(f"{_TASK}/output")
 async def output(web: Backend, request: Request, task_id: int, query: PrintedQuery) -> LogPage:
-    """Log chunks of one attempt, without `epoch` of the newest, after place `after`, held for `wait` seconds while there are none."""
+    """Log chunks of one attempt (without `epoch` the newest) after place `after`, held for `wait` seconds while
+    there are none."""
     chunks: list[tuple[int, LogChunk]] = []
     over = False
     if await web.reads.workspace_of(task_id) != web.workspace_id:
