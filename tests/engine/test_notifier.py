@@ -78,6 +78,11 @@ class Told:
     def ask(self, job: Any, question: str) -> None:
         self.rig.do(c.Ask(task_id=job.task_id, epoch=job.epoch, question=question))
 
+    def rest(self, job: Any) -> None:
+        """Asked, and its agent has stopped."""
+        self.ask(job, "what?")
+        self.rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
+
     def answer(self, job: Any) -> None:
         self.rig.do(c.AnswerQuestion(task_id=job.task_id, text="this one", actor="ada"))
         self.rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
@@ -151,6 +156,46 @@ def test_a_channel_is_told_what_it_is_for(crew: Rig) -> None:
     crew.do(complete(job))
     told.look()
     assert told.phone.titles == ["plan api is settled: 1 completed"]
+
+
+def test_a_digest_tells_the_last_rest_of_a_plan_alone(crew: Rig) -> None:
+    told = Told(crew, Phone(), digest_s=600, tells=(Matter.SETTLED,))
+    jobs = told.begun("a", "b", "c")
+    told.rest(jobs["a"])
+    told.rest(jobs["b"])
+    crew.do(fail(jobs["c"], ErrorKind.INVALID))
+    told.answer(jobs["a"])
+    (again,) = crew.started()
+    crew.do(complete(again))
+    crew.clock.advance(600)
+    told.look()
+    assert told.phone.titles == ["plan api is settled: 1 completed, 1 failed, 1 paused"]
+
+
+def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
+    jobs = told.begun("a", "b", "c", "d")
+    crew.do(complete(jobs.pop("d")))
+    for job in jobs.values():
+        told.rest(job)
+    told.look()
+    assert told.phone.titles == ["plan api is settled: 1 completed, 3 paused"]
+    told.answer(jobs["a"])
+    (again,) = crew.started()
+    told.rest(again)
+    told.look()
+    told.answer(again)
+    crew.do(complete(*crew.started()))
+    told.look()
+    assert len(told.phone.tries) == 1, "each question was told"
+    crew.do(complete(told.begun("e")["e"]))
+    told.look()
+    assert told.phone.titles[1:] == ["plan api is settled: 3 completed, 2 paused"], "something else has moved"
+    for key in ("b", "c"):
+        told.answer(jobs[key])
+        crew.do(complete(*crew.started()))
+        told.look()
+    assert told.phone.titles[2:] == ["plan api is settled: 5 completed"]
 
 
 def test_a_budget_that_is_used_up_is_a_matter_of_its_own(several_servers: str) -> None:

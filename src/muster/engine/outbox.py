@@ -31,7 +31,9 @@ class Outbox:
                 told += of_plan(event)
                 continue
             told += of_task(event, task.paused_reason)
-            if task.plan_id is not None and event.previous_status is not event.new_status:
+            # A plan rests only once the processes of what asks a person have ended as well.
+            ends = event.event == "process_gone"
+            if task.plan_id is not None and (ends or event.previous_status is not event.new_status):
                 moved = event.previous_status is not None
                 self._moved[task.plan_id] = moved or self._moved.get(task.plan_id, False)
         await self.tell(tx, told, now)

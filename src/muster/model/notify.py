@@ -6,7 +6,7 @@ settings name it, and the store keeps what it is still to be told.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -149,6 +149,16 @@ def _head(matter: Matter | None, what: str, told: dict[str, Any], zone: tzinfo |
 
 def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{number} {status.lower()}" for status, number in sorted(counts.items()))
+
+
+def nothing_new(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether of a plan that was told to be settled, and is so again, nothing has moved but what waited for a
+    person, who was told of each, while some still waits."""
+    if not now.get(TaskStatus.PAUSED) or sum(now.values()) != sum(before.values()):
+        return False
+    return all(
+        now.get(status, 0) >= number for status, number in before.items() if status != TaskStatus.PAUSED
+    )
 
 
 def note_of(message_id: str, lines: Sequence[MatterLine], base: str, at_ms: int) -> Notification:

@@ -13,7 +13,7 @@ from muster.engine.pools import POOLS
 from muster.engine.service import PAGE_ROWS
 from muster.engine.services.outbox_sender import OutboxSender
 from muster.model.commands import GatherMessages, SetChannels
-from muster.model.notify import Matter, line_of, note_of, of_status
+from muster.model.notify import Matter, line_of, note_of, nothing_new, of_status
 from muster.model.pools import pools_of
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import asks_a_person
@@ -57,6 +57,18 @@ class _World(NamedTuple):
             # One that is paused with nothing at work is settled too: why it is paused says more.
             return plan.paused is None and plan.id in self.settled
         return told.get("pool") in self.closed
+
+
+def _about(message: HookMessage) -> object:
+    """Of several messages about one thing the last one says how it is: what a task asks, and how a plan rests."""
+    if message.subject.startswith("task "):
+        return message.subject
+    return message.subject if message.kind is HookKind.PLAN_SETTLED else message.id
+
+
+def _counts_in(message: HookMessage) -> dict[str, int]:
+    counts: dict[str, int] = msgspec.json.decode(message.body).get("counts", {})
+    return counts
 
 
 class Notifier(OutboxSender):
@@ -121,7 +133,7 @@ class Notifier(OutboxSender):
         matters = [one for one in fresh if one.kind is not HookKind.TEST]
         if matters and now_ms < matters[0].created_at_ms + round(channel.plan.digest_s * 1000):
             matters = []
-        told, over = await self._worth_telling(matters)
+        told, over = await self._worth_telling(receiver, matters)
         if channel.plan.digest_s:
             held = told
         else:
@@ -135,19 +147,32 @@ class Notifier(OutboxSender):
             term=self._term, webhook_id=receiver.id, groups=groups, over=tuple(one.id for one in over)
         )
 
-    async def _worth_telling(self, matters: list[HookMessage]) -> tuple[list[HookMessage], list[HookMessage]]:
+    async def _worth_telling(
+        self, receiver: WebhookRow, matters: list[HookMessage]
+    ) -> tuple[list[HookMessage], list[HookMessage]]:
         """Those that people would still want to know, and those that they would not."""
         if not matters:
             return [], []
         world = await self._world(matters)
-        newest = {message.subject: message.id for message in matters if message.subject.startswith("task ")}
+        newest = {_about(message): message.id for message in matters}
+        before = await self._settled_before(receiver, matters)
         told: list[HookMessage] = []
         over: list[HookMessage] = []
         for message in matters:
-            # What a task asks now stands in its last message.
-            last = newest.get(message.subject, message.id) == message.id
-            (told if last and world.still(message) else over).append(message)
+            last = newest[_about(message)] == message.id
+            known = message.subject in before and nothing_new(before[message.subject], _counts_in(message))
+            (told if last and not known and world.still(message) else over).append(message)
         return told, over
+
+    async def _settled_before(
+        self, receiver: WebhookRow, matters: Sequence[HookMessage]
+    ) -> dict[str, dict[str, int]]:
+        """The counts with which plans, by subject, were told to be settled last, as far as that is kept."""
+        if not any(message.kind is HookKind.PLAN_SETTLED for message in matters):
+            return {}
+        kept = await self._own.messages(receiver.id, PAGE_ROWS)
+        told = [one for one in kept if one.gathered and (one.delivered_at_ms or one.next_at_ms is not None)]
+        return {one.subject: _counts_in(one) for one in reversed(told) if one.kind is HookKind.PLAN_SETTLED}
 
     async def _world(self, messages: Sequence[HookMessage]) -> _World:
         told = [msgspec.json.decode(message.body) for message in messages]
