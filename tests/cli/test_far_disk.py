@@ -24,6 +24,7 @@ from patience import PATIENCE_S
 __all__ = ["elsewhere", "folder", "plain_folder", "served"]
 
 HOST = os.uname().nodename
+FULL = f"the disk of {HOST} is full"
 ON_A_SMALL_DISK = """\
 mount -t tmpfs -o size=64m tmpfs "$1" && cp "$2/muster.toml" "$1/" && cd "$1" || exit 1
 {
@@ -82,6 +83,38 @@ def test_work_that_is_done_waits_for_room_and_is_done_once(
         ["git", "show", "muster/plan/p:large"], cwd=served.folder, capture_output=True, check=True
     )
     assert shown.stdout == (signs / "copy").read_bytes()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a small disk is mounted in a namespace of its own")
+def test_a_full_host_takes_nothing_while_another_one_does_the_work(
+    served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    host, signs = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("signs")
+    shutil.copy(elsewhere / "muster.toml", signs)
+    with on_a_small_disk(host, signs, served):
+        until(served.far, "the worker is known")
+        (signs / "made").touch()
+        until((signs / "full").exists, "its disk is full")
+        with working(elsewhere, served, served.worker):
+            until(lambda: len(served.far()) == 2, "the other one is known")
+            for name in "abcde":
+                add(served, name, f"echo {name} > {name}", "--retries", "0")
+            until(
+                lambda: {served.status(f"p/{name}") for name in "abcde"} == {"COMPLETED"},
+                "all are done there",
+            )
+        attempts = [one for name in "abcde" for one in served.told("attempt", "list", f"p/{name}")]
+        told = [one["error"] for one in attempts if one["status"] == "released"]
+        assert len(attempts) - len(told) == 5 and len(told) <= 1, "at most what it had asked for before"
+        assert all(f"on {HOST} is full" in error or FULL in error for error in told), told
+        assert not any("lies there" in error for error in told), "nothing had begun"
+        until(lambda: len(served.far()) == 1, "the other one has ended")
+        add(served, "f", "echo f > f", "--retries", "0")
+        until(lambda: FULL in served.told("task", "show", "p/f")["task"]["why"], "it says what it waits for")
+        assert FULL in served.said("status") and FULL in served.said("why", "p/f")
+        (signs / "free").touch()
+        until(lambda: served.status("p/f") == "COMPLETED", "it goes on with room")
+    assert on_branch(served, "f") == "f"
 
 
 def test_work_that_is_on_another_host_is_told_by_that_host(

@@ -57,6 +57,14 @@ def test_what_is_said_to_be_done_is_published_by_the_next_attempt(command: c.Com
     assert ended.task.done_epoch is None
 
 
+def test_what_could_not_be_kept_is_not_done_and_costs_nothing() -> None:
+    """Its host had no room: who comes next is not to publish what is nowhere."""
+    before, attempt = said(None, "42")
+    command = c.Release(task_id=7, epoch=4, reason="the disk of h is full", undone=True)
+    after = run(before, attempt, command).task
+    assert (after.status, after.done_epoch, after.retries) == (TaskStatus.PENDING, None, before.retries)
+
+
 @pytest.mark.promise("S18")
 @pytest.mark.parametrize("failure", [reap(), fail(K.CRASH, done=True)], ids=str)
 def test_publishing_has_tries_of_its_own(failure: c.Command) -> None:

@@ -34,6 +34,7 @@ from muster.model.marks import TRAITS
 from muster.runtimes.chance import SystemChance
 from muster.worker.context import FarTrees, WorkerContext
 from muster.worker.given import SecretsOfAgents
+from muster.worker.room import Room
 from muster.worker.supervisor import DECLARED_DEAD, DRAINED
 from muster.worker.upstream import Upstream
 from muster.worker.worker import Worker
@@ -116,6 +117,7 @@ def run_worker(root: Path, server: str = "") -> int:
         places=places_of(config),
         given=given,
         rubric=config.task.rubric,
+        room=Room(project.attempts_dir, root),
         env=base_env((), {}),
     )
     always_about(worker=around.worker_id)

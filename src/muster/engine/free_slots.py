@@ -19,7 +19,7 @@ class FreeSlots(Struct):
     unfit: dict[str, str] = field(default_factory=dict)
     """Agents that nobody can run, with what is missing."""
     lacking: dict[str, str] = field(default_factory=dict)
-    """The secret that is what is missing, by the same agents; empty: it is another thing."""
+    """The secret (or ROOM) that is what is missing, by the same agents; empty: it is another thing."""
 
     def give_up(self, agent: str, why: str, secret: str) -> None:
         """Unless another worker can run it; what the last one says is told."""

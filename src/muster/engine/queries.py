@@ -36,7 +36,7 @@ from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
 from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
 from muster.model.pools import Pools, pools_of
-from muster.model.rows import ANY_AGENT, WorkerRow, agent_views, worker_view
+from muster.model.rows import ANY_AGENT, ROOM, WorkerRow, agent_views, worker_view
 from muster.model.spending import ledger_of
 from muster.model.states import HELD, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
@@ -362,9 +362,9 @@ class Queries:
         return {one.id: one.hostname for one in living if self._policy.elsewhere(one.hostname)}
 
     async def _as_given(self, last: WorkerRow) -> WorkerRow:
-        """A worker that has ended: a secret may have been set since."""
+        """A worker that has ended: a secret may have been set since, and its disk is looked at anew."""
         known = {secret.name for secret in await self._reads.secrets()}
-        return last.given(known)
+        return last.given({*known, ROOM})
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
         status = await self.crew()

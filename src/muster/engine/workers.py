@@ -164,6 +164,7 @@ class Workers:
         reason = worker.reason if worker.draining else ""
         drain = bool(reason) or await crew_status(view) is CrewStatus.STOPPED
         busy = any(order.current for order in orders)
+        worker = await self._told_of_room(view, worker, command.no_room)
         status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
         await view.tx.put_worker(
             replace(
@@ -177,6 +178,17 @@ class Workers:
             )
         )
         return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
+
+    @staticmethod
+    async def _told_of_room(view: View, worker: WorkerRow, no_room: str) -> WorkerRow:
+        after = worker.with_room(no_room)
+        if after.unfit == worker.unfit:
+            return worker
+        view.became_ready = view.became_ready or not no_room
+        level, name = (Level.WARN, "worker_full") if no_room else (Level.INFO, "worker_has_room")
+        said = f"takes no task: {no_room}" if no_room else "takes tasks again: there is room"
+        await note(view, f"worker {worker.id}", name, said, worker.id, level=level)
+        return after
 
     async def _renew(
         self, view: View, command: c.Heartbeat, task_id: int, epoch: int, proof: str

@@ -21,6 +21,8 @@ DEFAULT_WORKSPACE = 1
 NOTHING_SPECIAL = Offer()
 ANY_AGENT = ""
 """Stands for the agent of tasks that name none."""
+ROOM = "(room)"
+"""Stands for room on a worker's disk, beside the names of secrets: none has such a name."""
 
 
 class Workspace(Struct, frozen=True, gc=False, rename="camel"):
@@ -129,7 +131,7 @@ class WorkerRow(Struct, frozen=True, gc=False):
     unfit: dict[str, str] = {}
     """Agents that cannot run on this worker, with what is missing."""
     lacking: dict[str, str] = {}
-    """Those of them for which a secret is missing, with its name."""
+    """Those of them for which a secret is missing, with its name, or room on its disk (ROOM)."""
     status: WorkerStatus = WorkerStatus.IDLE
     registered_at_ms: int = 0
     last_seen_at_ms: int = 0
@@ -170,9 +172,18 @@ class WorkerRow(Struct, frozen=True, gc=False):
         lacking = _without(self.lacking, {agent}) | lacked
         return replace(self, unfit=self.unfit | {agent: why}, lacking=lacking)
 
-    def given(self, secrets: Collection[str]) -> WorkerRow:
+    def with_room(self, no_room: str) -> WorkerRow:
+        """`no_room`: why nothing can begin on its host; empty: who could not for that may be tried again."""
+        found = self.given({ROOM})
+        stopped = [agent for agent in found.agents if agent not in found.unfit] if no_room else []
+        if not stopped:
+            return found
+        unfit, lacking = dict.fromkeys(stopped, no_room), dict.fromkeys(stopped, ROOM)
+        return replace(found, unfit=found.unfit | unfit, lacking=found.lacking | lacking)
+
+    def given(self, what: Collection[str]) -> WorkerRow:
         """Agents that could not run without these may be tried again."""
-        again = {agent for agent, lacked in self.lacking.items() if lacked in secrets}
+        again = {agent for agent, lacked in self.lacking.items() if lacked in what}
         if not again:
             return self
         return replace(self, unfit=_without(self.unfit, again), lacking=_without(self.lacking, again))
@@ -185,7 +196,7 @@ class WorkerRow(Struct, frozen=True, gc=False):
         return self.unfit | {ANY_AGENT: f"{first} cannot run: {self.unfit[first]}"}
 
     def all_lacking(self) -> dict[str, str]:
-        """Where a secret is what is missing, its name, as `all_unfit` has them."""
+        """Where a secret or room is what is missing, its name, as `all_unfit` has them."""
         first = self.general[0] if ANY_AGENT in self.all_unfit() else ANY_AGENT
         return self.lacking | {ANY_AGENT: self.lacking[first]} if first in self.lacking else self.lacking
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.model.pools import CLOSING, Pool
 from muster.model.profiles import required, target_of
-from muster.model.rows import ANY_AGENT
+from muster.model.rows import ANY_AGENT, ROOM
 from muster.model.secrets import setting
 from muster.model.states import (
     ATTEMPT_OPEN,
@@ -306,7 +306,14 @@ def _matching(task: TaskView, facts: CrewFacts) -> Reason:
     names = takers(wanted or None, required(task.capabilities, task.target), facts)
     if names:
         return Reason(_among(names, task, facts))
-    return Reason(_nobody(task, wanted, facts), True, setting(facts.lacking.get(wanted, "")))
+    # Once there is room it goes on by itself.
+    by_person = facts.lacking.get(wanted) != ROOM
+    return Reason(_nobody(task, wanted, facts), by_person, _setting(wanted, facts))
+
+
+def _setting(wanted: str, facts: CrewFacts) -> str:
+    lacked = facts.lacking.get(wanted, "")
+    return "" if lacked == ROOM else setting(lacked)
 
 
 def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
@@ -356,7 +363,7 @@ def _last_unfit(task: TaskView, facts: CrewFacts) -> Reason | None:
     if missing is None:
         return None
     agent = f"agent {missing}" if wanted == ANY_AGENT else f"agent {wanted} cannot run: {missing}"
-    return Reason(f"{agent}; mend that, then `muster up`", True, setting(facts.lacking.get(wanted, "")))
+    return Reason(f"{agent}; mend that, then `muster up`", True, _setting(wanted, facts))
 
 
 def _closed(task: TaskView, facts: CrewFacts) -> Reason | None:

@@ -14,6 +14,7 @@ from muster.ports.agent import Agent, Launcher
 from muster.ports.crew import Crew
 from muster.worker.git import Repository
 from muster.worker.given import SecretsOfAgents
+from muster.worker.room import Room
 from muster.worker.upstream import Ask, AttemptUpstream, Upstream
 from muster.worker.workdir import Trees
 
@@ -55,5 +56,7 @@ class WorkerContext(Struct, frozen=True, kw_only=True):
     given: SecretsOfAgents = field(default_factory=lambda: SecretsOfAgents({}))
     """Secrets of its agents."""
     rubric: str = ""
+    room: Room = field(default_factory=Room)
+    """Whether anything can begin on this host."""
     env: Mapping[str, str] = {}
     """Of checks, which are no agent's process."""

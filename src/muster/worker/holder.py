@@ -21,6 +21,7 @@ from muster.ports.crew import Crew
 from muster.ports.runtime import Chance
 from muster.worker.lease_guard import LOOK_S, LeaseGuard, boot_s, margin_s
 from muster.worker.orders import Order, Orders
+from muster.worker.room import ROOM_LOOK_S
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +62,8 @@ class Holder:
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
         self._declared_dead = False
+        self._without_room = ""
+        """What the last look has found: who beats does not look, since a disk may hold it up."""
         self._not_allowed: NotAllowed | None = None
         """Its token counts no more."""
         self._finished = threading.Event()
@@ -75,6 +78,10 @@ class Holder:
     def _unfit(self) -> dict[str, str]:
         """Agents that cannot run here, with what is missing."""
         return {}
+
+    def _no_room(self) -> str:
+        """Why nothing can begin on this host now; empty: it can."""
+        return ""
 
     def _new_claim(self) -> c.Claim:
         """It keeps its id until it was given something: a lost answer is told again."""
@@ -162,11 +169,19 @@ class Holder:
     def _left_alone(self) -> bool:
         return time.monotonic() - self._heard_s > self._orphan_grace_s
 
+    def _may_claim(self) -> bool:
+        """Looks each time: what is claimed where it cannot begin is kept from a host that has room."""
+        self._without_room = self._no_room()
+        return not self._without_room and not self._draining.is_set()
+
     def _slot(self) -> None:
         try:
             claim, claimed = self._new_claim(), None
             # What an attempt's end has brought while we drain is given back with our goodbye.
             while not self._draining.is_set():
+                if claimed is None and not self._may_claim():
+                    self._draining.wait(ROOM_LOOK_S)
+                    continue
                 claimed = claimed or self._claim(claim)
                 if claimed is None:
                     continue
@@ -219,7 +234,9 @@ class Holder:
         while not self._finished.is_set():
             with self._lock:
                 held, proofs = tuple(self._held), tuple(orders.proof for orders in self._held.values())
-            heartbeat = c.Heartbeat(worker_id=self._worker_id, attempts=held, proofs=proofs)
+            heartbeat = c.Heartbeat(
+                worker_id=self._worker_id, attempts=held, proofs=proofs, no_room=self._without_room
+            )
             sent_s = boot_s()
             try:
                 answer = self._crew.heartbeat(

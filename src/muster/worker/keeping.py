@@ -14,13 +14,11 @@ from muster.model import commands as c
 from muster.worker.commits import Work
 from muster.worker.git import DiskFull
 from muster.worker.orders import Orders
+from muster.worker.room import ROOM_LOOK_S
 from muster.worker.words import Words
 from muster.worker.workdir import Workdir
 
 log = logging.getLogger(__name__)
-
-ROOM_LOOK_S = 2.0
-"""Between two looks whether a full disk has room again."""
 
 
 class Keeping(Struct, frozen=True):

@@ -31,7 +31,6 @@ from muster.worker.checks import said_or
 from muster.worker.commits import Work
 from muster.worker.context import WorkerContext
 from muster.worker.ends import End, no_session
-from muster.worker.git import DiskFull
 from muster.worker.handing_on import HandingOn
 from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S
 from muster.worker.keeping import Keeping
@@ -112,18 +111,22 @@ class Runner:
             self._settle(self._words.failure(kind, f"{error.message}; {error.hint}"))
         except (Conflict, Over) as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
-        except DiskFull as error:
-            self._settle(self._words.no_room(error))
         except (Unavailable, OSError) as error:
-            # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
-            hint = getattr(error, "hint", "")
-            message = f"this worker's host is in the way: {error}{hint and f'; {hint}'}"
-            self._settle(self._words.failure(ErrorKind.CRASH, message, done=True))
+            self._settle(self._in_the_way(error))
         finally:
             self._around.given.let_go(self._job)
         if self._begun and not self._settled:
             self._say_gone()
         return self._following
+
+    def _in_the_way(self, error: Unavailable | OSError) -> c.Finish:
+        """What is said where this host does not allow what has to be done."""
+        hint = getattr(error, "hint", "")
+        if no_room := self._around.room.refused(error, begun=self._begun):
+            return self._words.no_room(no_room, hint, begun=self._begun)
+        # It spends a retry: what the host does not allow now must not be tried at full speed for ever.
+        message = f"this worker's host is in the way: {error}{hint and f'; {hint}'}"
+        return self._words.failure(ErrorKind.CRASH, message, done=True)
 
     def _attempt(self, agent: Agent) -> None:
         self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)

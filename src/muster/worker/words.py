@@ -151,13 +151,19 @@ class Words:
             retry_after_s=None if retry_after_s is None else min(max(retry_after_s, 0.0), RETRY_AFTER_MAX_S),
         )
 
-    def no_room(self, error: DiskFull) -> c.Fail:
-        """What an earlier attempt has done stays done; of this one nothing is."""
-        message = (
-            f"{error.message}; what attempt {self._job.epoch} has made lies there, in no commit yet, and is not "
-            f"counted as done; {error.hint}: it is kept then"
-        )
-        return self.failure(ErrorKind.CRASH, message, done=self._job.publishes is not None)
+    def no_room(self, said: str, hint: str, *, begun: bool) -> c.Release:
+        """Its host is in the way, and nothing says that its agent has failed: the task goes back at no cost.
+
+        What an earlier attempt has done stays done; of this one nothing is.
+        """
+        job, made = self._job, f"nothing of attempt {self._job.epoch} has begun"
+        if begun:
+            made = (
+                f"what attempt {job.epoch} has made lies there, in no commit yet, and is not counted as done: "
+                "it is kept once there is room"
+            )
+        word = self.release("; ".join(filter(None, (said, made, hint))))
+        return replace(word, undone=begun and job.publishes is None)
 
     def left(self, word: c.Finish, error: DiskFull, cwd: Path) -> c.Finish:
         """The same end, with where its work is that could not be put away."""

@@ -72,6 +72,9 @@ class Worker(Holder):
                 unfit[name] = error.message
         return unfit
 
+    def _no_room(self) -> str:
+        return self._around.room.missing()
+
     def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
         (job,) = jobs
         ref = f"{job.plan}/{job.key}"
@@ -82,5 +85,5 @@ class Worker(Holder):
                 self._around,
                 job,
                 orders,
-                then=lambda: None if self._draining.is_set() else then,
+                then=lambda: then if self._may_claim() else None,
             ).run()

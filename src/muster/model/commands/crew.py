@@ -51,6 +51,8 @@ class Heartbeat(Command, frozen=True, kw_only=True):
     """(task id, epoch) of everything that the worker holds."""
     proofs: tuple[Annotated[str, Meta(max_length=300)], ...] = ()
     """Of these attempts, in the same order."""
+    no_room: Text = ""
+    """Why nothing can begin on its host, as where its disk is full; empty: nothing is in the way."""
 
 
 class Deregister(Command, frozen=True, kw_only=True):

@@ -403,6 +403,8 @@ class Release(Finish, frozen=True, kw_only=True):
     """Set where the agent cannot run on this worker: what is missing."""
     unfit_secret: Name | None = None
     """The name of the secret, where that is what is missing."""
+    undone: bool = False
+    """What its agent has said is done could not be kept: it is not counted as done."""
 
 
 class AppendLog(AttemptCommand, frozen=True, kw_only=True):

@@ -180,10 +180,11 @@ def _wait_for_provider(task: Task, attempt: Attempt, command: c.Fail, now: Now) 
 def release(task: Task, facts: Facts, command: c.Release, now: Now) -> Decision:
     if ended_as(facts, command, AttemptStatus.RELEASED):
         return Decision(task)
-    return _released(task, current(task, facts, command), command.reason, now)
+    undone = {"done_epoch": None} if command.undone else {}
+    return _released(task, current(task, facts, command), command.reason, now, **undone)
 
 
-def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
+def _released(task: Task, attempt: Attempt, reason: str, now: Now, **undone: Any) -> Decision:
     """Gives the task back at no cost, or does with it what its stop was asked for."""
     changes: dict[str, Any] = {"status": TaskStatus.PENDING}
     name, word = "released", "given back"
@@ -194,7 +195,7 @@ def _released(task: Task, attempt: Attempt, reason: str, now: Now) -> Decision:
         word = f"given back for agent {task.pinned_agent}"
     closed = close(attempt, AttemptStatus.RELEASED, now, error=reason)
     said = f"attempt {task.epoch} {word}: {reason}"
-    return decided(task, now, name, said, attempt.worker_id, attempt=closed, **changes)
+    return decided(task, now, name, said, attempt.worker_id, attempt=closed, **changes | undone)
 
 
 def ask(task: Task, facts: Facts, command: c.Ask, now: Now) -> Decision:
