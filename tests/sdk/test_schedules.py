@@ -25,6 +25,10 @@ def at(text: str) -> datetime:
         ("30 6 * * *", "UTC", 0, "2026-05-04 06:31:01", None),
         ("30 6 * * *", "UTC", 3600, "2026-05-04 07:29:00", "2026-05-04 06:30:00"),
         ("30 6 * * *", "Europe/Vienna", 0, "2026-05-04 04:30:10", "2026-05-04 04:30:00"),
+        ("0 0 * * *", "UTC", 0, "2026-05-04 23:59:59.000001", None),
+        ("0 0 * * *", "UTC", 0, "2026-05-04 23:59:59.999999", None),
+        ("0 0 * * *", "UTC", 0, "2026-05-05 00:00:00.000001", "2026-05-05 00:00:00"),
+        ("0 0 * * *", "UTC", 86400, "2026-05-04 23:59:59.5", "2026-05-04 00:00:00"),
         ("0 0 * * mon-fri", "UTC", 86400 * 3, "2026-05-03 12:00:00", "2026-05-01 00:00:00"),
     ],
 )
@@ -74,6 +78,18 @@ def test_no_hour_is_left_out_or_done_twice_when_the_clocks_change(expression, ev
         now = at(evening) + timedelta(seconds=seconds)
         schedules.look(now)
     assert added == times
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna"])
+@pytest.mark.parametrize("night", ["2026-10-25 00:59:58", "2026-03-29 00:59:58", "2026-05-04 21:59:58"])
+def test_never_before_its_time(zone, night):
+    """Also in the nights in which the clocks change."""
+    for expression in ("0 * * * *", "0 0 * * *", "0 3 * * *", "* * * * * *"):
+        cron = cron_of(expression, zone, 0)
+        for millis in range(0, 4000, 125):
+            now = at(night) + timedelta(milliseconds=millis)
+            due = cron.last(now)
+            assert due is None or due <= now, (expression, now, due)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,10 @@ class Cron(NamedTuple):
 
     def last(self, now: datetime) -> datetime | None:
         """Its newest time that is not later than `now`, if it is not too late for that."""
+        # Whole seconds, as cronsim's times are: of a part of one it makes a time that is still to come.
+        whole = now.replace(microsecond=0)
         # The second comes before the zone: adding it there would forget which of two equal hours it is.
-        local = (now + timedelta(seconds=1)).astimezone(self.zone)
+        local = (whole + timedelta(seconds=1)).astimezone(self.zone)
         found = next(CronSim(self.expression, local, reverse=True), None)
         return found if found is not None and (now - found).total_seconds() <= self.catch_up_s else None
 
