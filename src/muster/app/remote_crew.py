@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from muster.app.interrupts import DRAIN, Interrupts
 from muster.app.leftovers import Leftovers, kill_leftovers
 from muster.app.parts import make_state_dir, python_module
 from muster.client.remote import ServerPlaces
-from muster.config.identity import settle, worker_key
+from muster.config.identity import look, record_anew, settle, worker_key
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.hosts.file_lock import Lock, holder
@@ -60,6 +61,40 @@ def _take(project: Project) -> Lock:
             f"for more of them end those (kill {pid or 'PID'}), then start with -n; or start these in a folder "
             "of their own",
         ) from None
+
+
+def adopt_host(project: Project) -> Path | None:
+    """Makes a copied folder of workers one of its own: another identity, another key at the server (S19).
+
+    What its original's workers had begun is theirs, and lies aside from now on: returns where, if there is any.
+    Raises Conflict where the folder is no copy, or workers run in it.
+    """
+    if not look(project).copied:
+        server = project.server_file.read_text("utf-8").strip() if project.server_file.exists() else "URL"
+        fix = f"muster worker start --server {server}"
+        raise Conflict(f"{project.folder} is no copy; nothing was changed", fix)
+    lock = _take(project)
+    try:
+        aside = project.state_dir / f"of-{look(project).id}-{secrets.token_hex(2)}"
+        parts = (
+            project.attempts_dir,
+            project.worktrees_dir,
+            project.owed_dir,
+            project.far_repository_dir,
+            project.bundles_in_dir.parent,
+        )
+        begun = [path for path in parts if path.is_dir() and any(path.iterdir())]
+        if begun:
+            aside.mkdir(mode=0o700)
+        for path in begun:
+            path.rename(aside / path.name)
+        for path in (project.worker_key_file, project.crew_file):
+            path.unlink(missing_ok=True)
+        # Last: killed before, a copy is one still.
+        record_anew(project)
+        return aside if begun else None
+    finally:
+        lock.release()
 
 
 class RemoteCrew:

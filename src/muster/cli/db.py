@@ -40,7 +40,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     migrate.add_argument("--dry-run", action="store_true", help="only say what would be done")
     verbs.add_parser(
-        "adopt", act=_adopt, help="this folder is a copy of another project's: make it a project of its own"
+        "adopt",
+        act=_adopt,
+        help="this folder is a copy of another one, of a project or of workers: make it one of its own",
     )
     copy = verbs.add_parser(
         "copy",
@@ -228,10 +230,26 @@ def _adopt(args: argparse.Namespace) -> int:
     from muster.app.restore import restored
 
     project = project_of(args)
+    if not project.has_store:
+        return _adopt_host(args, project)
     done = restored(project, actor(), adopt=True)
     next_ = "  next  muster up, or muster run PLAN.md; the tasks that are left are done here as well"
     told = {"base": done.base, "lost": done.lost, "closed": done.closed}
     return answer(args, told, f"adopted: {adopted(project, done)}", *_closed(done), next_)
+
+
+def _adopt_host(args: argparse.Namespace, project: Project) -> int:
+    from muster.app.remote_crew import adopt_host
+
+    aside = adopt_host(project)
+    kept = f"  kept  {aside}: what the original's workers had begun; nobody goes on with it here"
+    next_ = f"  next  muster -C {shell_word(project.folder)} worker start --server URL"
+    lines = [
+        f"adopted: {clean(project.folder)} is a folder of its own",
+        *([clean(kept)] if aside else []),
+        next_,
+    ]
+    return answer(args, {"kept": str(aside or "")}, *lines)
 
 
 def _closed(done: Any) -> list[str]:

@@ -19,6 +19,9 @@ from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import Conflict, ProjectCopied, Unavailable
 
 ADOPT_HINT = "muster db adopt makes it a project of its own, which goes on with the tasks that are left"
+ADOPT_HOST_HINT = (
+    "muster db adopt makes it a folder of its own, whose workers leave alone what the original's have begun"
+)
 _BYTES_MAX = 1 << 16
 _ID_BYTES = 8
 _KEY_BYTES = 32
@@ -125,7 +128,8 @@ def refuse_host(project: Project, *, shares_store: bool) -> None:
 
 
 def copied_error(project: Project, found: Standing) -> ProjectCopied:
-    return ProjectCopied(f"{_told(project, found)}; nothing was run or changed here", ADOPT_HINT)
+    hint = ADOPT_HINT if project.has_store else ADOPT_HOST_HINT
+    return ProjectCopied(f"{_told(project, found)}; nothing was run or changed here", hint)
 
 
 def _told(project: Project, found: Standing) -> str:

@@ -119,6 +119,11 @@ class Project:
     """Work that the server has yet to be sent."""
 
     @property
+    def has_store(self) -> bool:
+        """Its own, or one that it shares: else its workers do the tasks of a server elsewhere, if any."""
+        return self.has_begun or self.shares_store
+
+    @property
     def has_begun(self) -> bool:
         """There is a store, or there has been one: its key is made after it."""
         return self.store.exists() or self.key_file.exists()
