@@ -262,7 +262,8 @@ def test_a_dry_run_says_who_would_get_what_and_why_and_changes_nothing(cli, root
         (
             ("add", "ghost.md"),
             2,
-            "ghost.md:1: task a wants agent ghost, which is neither configured nor a program that registered",
+            "ghost.md:1: task a wants agent ghost, which is neither configured nor offered by a worker or "
+            "program",
         ),
         (("diff", "ghost.md"), 2, "ghost.md:1"),
         (("diff",), 2, "PLAN"),

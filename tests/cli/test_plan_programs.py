@@ -15,7 +15,9 @@ from muster.config.project import Project
 from muster.model.errors import BadPlan
 
 PLAN = "# P\n- [ ] A {#a agent=dev-1}\n- [ ] B {#b agent=shell}\n  true\n"
-UNKNOWN = "plan.md:2: task a wants agent dev-1, which is neither configured nor a program that registered"
+UNKNOWN = (
+    "plan.md:2: task a wants agent dev-1, which is neither configured nor offered by a worker or program"
+)
 CONFIG = '[agents.shell]\nprompt = "script"\ncommand = ["sh"]\n'
 
 
@@ -74,7 +76,7 @@ def test_the_check_needs_no_store_and_makes_none(cli: Cli, root: Path) -> None:
 
 def test_what_is_written_into_the_file_later_may_name_one(root: Path) -> None:
     reader = PlanReader(Project(root), load_config(root), in_reach=False)
-    with pytest.raises(BadPlan, match="neither configured nor a program"):
+    with pytest.raises(BadPlan, match="neither configured nor offered by a worker"):
         reader.wanted("plan.md", "", PLAN.encode(), [])
     assert [task.agent for task in reader.wanted("plan.md", "", PLAN.encode(), ["dev-1"]).tasks] == [
         "dev-1",

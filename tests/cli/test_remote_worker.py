@@ -101,6 +101,20 @@ def working(
             process.wait(PATIENCE_S)
 
 
+def test_a_plan_may_name_an_agent_that_only_workers_elsewhere_have(served: Served, elsewhere: Path) -> None:
+    """On the server's own machine as well, by every command that takes a plan."""
+    plan = served.folder / "named.md"
+    plan.write_text("# Named\n\n- [ ] Far {#t agent=far}\n\n  true\n")
+    refused = muster(served.folder, "plan", "add", str(plan))
+    assert refused.returncode == 2 and "nor offered by a worker" in refused.stderr
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        served.said("plan", "check", str(plan))
+        served.said("plan", "add", str(plan), "--dry-run")
+        served.said("plan", "add", str(plan))
+        until(lambda: served.status("named/t") == "COMPLETED", "it is done there")
+
+
 def test_a_worker_elsewhere_does_a_task_and_all_it_said_is_at_the_server(
     served: Served, elsewhere: Path
 ) -> None:

@@ -22,9 +22,10 @@ ORDER_WORDS: Mapping[str, str] = {
     FREE: "all at once, but for what `after=` says",
 }
 
-Programs = Callable[[], Collection[str]]
-"""The names of the programs that have registered as agents; asked where a task names what is not configured."""
-UNKNOWN = "which is neither configured nor a program that registered"
+Others = Callable[[], Collection[str]]
+"""The names of agents beside those that are configured here: what workers offer, and programs that have
+registered; asked where a task names what is not configured."""
+UNKNOWN = "which is neither configured nor offered by a worker or program"
 
 
 class Chosen(NamedTuple):
@@ -100,9 +101,9 @@ def _agent_of(task: PlanTask, config: Config) -> str | None:
     return task.agent or (None if _asks(task) or task.profile else config.default_agent)
 
 
-def task_bodies(document: PlanDocument, config: Config, file: str, programs: Programs) -> list[Json]:
+def task_bodies(document: PlanDocument, config: Config, file: str, others: Others) -> list[Json]:
     """As the API takes them.  Raises BadPlan as `refuse_unmanned`."""
-    refuse_unmanned(document, config, file, programs)
+    refuse_unmanned(document, config, file, others)
     return [_task_body(assigned) for assigned in assign(document, config)]
 
 
@@ -116,14 +117,14 @@ def _task_body(assigned: Assigned) -> Json:
     return {name: value for name, value in body.items() if name not in OF_THE_FILE}
 
 
-def unknown_agents(document: PlanDocument, config: Config, programs: Programs) -> list[PlanTask]:
+def unknown_agents(document: PlanDocument, config: Config, others: Others) -> list[PlanTask]:
     """The tasks that name an agent which nobody has."""
     strange = [task for task in document.tasks if task.agent is not None and task.agent not in config.agents]
-    known = programs() if strange else ()
+    known = others() if strange else ()
     return [task for task in strange if task.agent not in known and not task.is_group]
 
 
-def refuse_unmanned(document: PlanDocument, config: Config, file: str, programs: Programs) -> None:
+def refuse_unmanned(document: PlanDocument, config: Config, file: str, others: Others) -> None:
     """A shell is only asked where that was said: it would run prose as a script.
 
     Raises BadPlan, with `file:line`, where a task has no agent.
@@ -134,7 +135,7 @@ def refuse_unmanned(document: PlanDocument, config: Config, file: str, programs:
         f"write agent=NAME (known: {known}; `shell` runs a task's text as a script), "
         'or add [agents.NAME], or `agent = "NAME"` for all, to muster.toml'
     )
-    unknown = {task.key for task in unknown_agents(document, config, programs)}
+    unknown = {task.key for task in unknown_agents(document, config, others)}
     scripts = {agent.name for agent in config.agents.values() if agent.prompt == "script"}
     for task in document.tasks:
         if task.is_group:

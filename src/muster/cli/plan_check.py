@@ -9,7 +9,7 @@ from muster.app.plan_tasks import UNKNOWN, choose_order, unknown_agents
 from muster.app.settings import load_config
 from muster.cli import plan_order
 from muster.cli.output import Screen, clean, note, print_json
-from muster.cli.plan_file import Given, programs_in, project_for
+from muster.cli.plan_file import Given, others_in, project_for
 from muster.model.errors import BadPlan
 from muster.model.wording import counted
 from muster.plans.files import read_plan
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     project = project_for(args, Given(document, Path(args.plan)))
     config = load_config(project.root)
     chosen = choose_order(document, config, "", args.order)
-    for task in unknown_agents(document, config, programs_in(project)):
+    for task in unknown_agents(document, config, others_in(project)):
         said = f"task {task.key} wants agent {task.agent}, {UNKNOWN}"
         doubts.add(task.line, said, task.agent or "", config.agents)
     tasks = [task for task in document.tasks if not task.is_group]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.app.plan_tasks import (
     Chosen,
-    Programs,
+    Others,
     choose_order,
     far_bodies,
     refuse_unmanned,
@@ -22,6 +22,7 @@ from muster.app.plan_tasks import (
 )
 from muster.cli import plan_order
 from muster.cli.context import Context, actor, connect_to, start_folder
+from muster.cli.offers import offered, registered
 from muster.cli.output import clean, note, shell_word
 from muster.cli.plan_changes import find_out, tell
 from muster.cli.plan_takers import show_takers
@@ -257,7 +258,7 @@ def as_known_to(context: Context, given: Given) -> Given:
 def body_for(context: Context, given: Given, config: Config, chosen: Chosen | None = None) -> Json:
     """The plan as whoever is asked takes it.  Raises as `plan_body`."""
     if context.here is not None:
-        return plan_body(given, config, context.here, programs_of(context.api), chosen)
+        return plan_body(given, config, context.here, others_of(context.api), chosen)
     told = {"plan": given.document.name, "source": None, "whole": True, "actor": actor()}
     return {
         **told,
@@ -266,29 +267,29 @@ def body_for(context: Context, given: Given, config: Config, chosen: Chosen | No
     }
 
 
-def programs_of(api: Api) -> Programs:
+def others_of(api: Api) -> Others:
     """Those that this owner knows."""
-    return lambda: {agent["id"] for agent in api.get("/api/v1/agents") if agent["servesItself"]}
+    return lambda: offered(api) | registered(api)
 
 
-def programs_in(project: Project) -> Programs:
+def others_in(project: Project) -> Others:
     """The same where nobody has been asked yet."""
 
     def found() -> Collection[str]:
         if not project.has_begun:
             return ()
         with connect_to(project) as context:
-            return programs_of(context.api)()
+            return others_of(context.api)()
 
     return found
 
 
 def plan_body(
-    given: Given, config: Config, project: Project, programs: Programs, chosen: Chosen | None = None
+    given: Given, config: Config, project: Project, others: Others, chosen: Chosen | None = None
 ) -> Json:
     """The plan as this project's API takes it.  Raises BadPlan, with `file:line`, where a task has no agent."""
     document, source = given.document, given.source(project)
-    tasks = task_bodies(document, config, given.short, programs)
+    tasks = task_bodies(document, config, given.short, others)
     return {
         "plan": document.name,
         "source": source,
@@ -360,14 +361,14 @@ def refuse_file_of(api: Api, given: Given) -> None:
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
     plan_order.tell_doubts(given.document, given.short)
-    refuse_unmanned(given.document, config, given.short, programs_in(project))
+    refuse_unmanned(given.document, config, given.short, others_in(project))
     ended, kept = {}, ""
     if project.has_begun:
         with connect_to(project, args) as context:
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)
-            content = plan_body(given, config, project, programs_of(context.api))
+            content = plan_body(given, config, project, others_of(context.api))
             _tell_questions(args, context.api, {**content, "source": source})
             ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
             kept = plan_order.kept_order(context.api.get("/api/v1/plans"), source, given.document.name)

@@ -22,9 +22,9 @@ from muster.cli.plan_file import (
     dry_run,
     follow,
     in_order,
+    others_in,
+    others_of,
     plan_body,
-    programs_in,
-    programs_of,
     project_for,
 )
 from muster.cli.plan_options import add_order, add_which
@@ -87,18 +87,18 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
-    programs = programs_in(project)
-    refuse_unmanned(given.document, config, given.short, programs)
+    others = others_in(project)
+    refuse_unmanned(given.document, config, given.short, others)
     _await_old_crew(project)
     if project.store.exists():
         with connect_to(project) as context:
             follow(args, context.api, project, given)
             given, chosen = in_order(args, context.api, given, config, given.source(project), ask=True)
-            content = plan_body(given, config, project, programs_of(context.api), chosen)
+            content = plan_body(given, config, project, others_of(context.api), chosen)
             find_out(args, context.api, content)
     else:
         given, chosen = in_order(args, None, given, config, None, ask=True)
-        content = plan_body(given, config, project, programs, chosen)
+        content = plan_body(given, config, project, others, chosen)
     attention = Attention(project.root.name, config.notify)
     show = EventPrinter(as_json=args.json, colour=args.color, attention=attention)
     show.say((order := unasked(given.document, chosen)) and f"Order    {order}")

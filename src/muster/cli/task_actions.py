@@ -8,6 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
+from muster.cli.offers import offered, registered
 from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
@@ -180,11 +181,10 @@ def post(action: str, **more: Any) -> Act:
 def refuse_unknown_agent(context: Context, name: str) -> None:
     """Raises NotFound for an agent that is neither configured, nor offered by a worker, nor a program that has
     registered."""
-    workers = context.api.get("/api/v1/workers")
-    offered = {agent for worker in workers for agent in worker["agents"]}
-    if name in offered:
+    by_workers = offered(context.api)
+    if name in by_workers:
         return
-    programs = {agent["id"] for agent in context.api.get("/api/v1/agents") if agent["servesItself"]}
+    programs = registered(context.api)
     if name in programs:
         note(f"agent {clean(name)}, a program, is offline: such a task waits until it is heard again")
         return
@@ -193,7 +193,7 @@ def refuse_unknown_agent(context: Context, name: str) -> None:
         return
     from muster.app.settings import load_config
 
-    known = offered | programs | set(load_config(context.here.root).agents)
+    known = by_workers | programs | set(load_config(context.here.root).agents)
     if name not in known:
         names = ", ".join(sorted(known))
         raise NotFound(
