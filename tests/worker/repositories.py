@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from muster.worker.commits import Signature
 from muster.worker.git import Repository
@@ -54,10 +55,13 @@ def tree(
 
 
 def publish(
-    tree: Worktree, check: Callable[[], str] | None = None, intend: Callable[..., bool] = lambda *_: True
+    tree: Worktree,
+    check: Callable[[], str] | None = None,
+    intend: Callable[..., bool] = lambda *_: True,
+    **how: Any,
 ) -> PublishedWork:
     publisher = Publisher(
-        Publishing(tree, FILE_BYTES_MAX), check=check, intend=intend, stopping=lambda: False
+        Publishing(tree, FILE_BYTES_MAX, **how), check=check, intend=intend, stopping=lambda: False
     )
     return publisher.publish(merge=True)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 from msgspec.structs import replace
 from repositories import git, publish, tree
 
+from muster.model.blackout import Blackout
 from muster.model.refs import plan_branch
 from muster.worker.commits import Signature
 from muster.worker.git import GitFailed, find_repository
-from muster.worker.publishing import SentBack
+from muster.worker.publishing import ForReview, SentBack
 
 BRANCH = plan_branch("plan")
 SIGNED = "--format=%s|%b|%(trailers:only,separator=%x2C)"
@@ -126,3 +129,39 @@ def test_the_files_of_a_conflict_have_their_own_names(home):
     publish(first)
     with pytest.raises(SentBack, match=r"muster/plan/plan: ä ö\.txt$"):
         publish(second)
+
+
+VALUE = "ghp_0123456789abcdef"
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("told", ["message", "earlier message", "name", "form"])
+def test_a_secret_in_an_own_commit_is_sent_back_with_the_way_out(home, told):
+    made = begun(home)
+    said = base64.b64encode(VALUE.encode()).decode() if told == "form" else VALUE
+    (made.cwd / "one").write_text("one")
+    git(made.cwd, "add", ".")
+    who = [f"--author={said} <a@b>"] if told == "name" else []
+    git(made.cwd, "commit", "--quiet", *who, "-m", "by name" if told == "name" else f"push with {said}")
+    if told == "earlier message":
+        commit(made.cwd, "two")
+    guarded = {"blackout": Blackout([VALUE])}
+    with pytest.raises(SentBack, match="tell a secret") as refused:
+        publish(made, **guarded)
+    assert VALUE not in refused.value.words and said not in refused.value.words
+    assert not git(home, "branch", "--list", BRANCH), "nothing was published"
+    with pytest.raises(ForReview, match="tell a secret"):
+        publish(made, accepted=True, **guarded)
+    reset, again = refused.value.hint.partition(": git ")[2].split("; git ")
+    git(home, *reset.split())
+    git(home, *again.replace("MESSAGE", "pushed").split())
+    assert publish(made, **guarded).changed
+    assert VALUE not in git(home, "log", "--format=%an %B", BRANCH)
+    assert git(home, "diff", "--name-only", "main", BRANCH).splitlines()[0] == "one"
+
+
+def test_a_secret_that_others_have_published_is_not_this_ones_to_mend(home):
+    git(home, "commit", "--quiet", "--allow-empty", "-m", f"long ago {VALUE}")
+    made = begun(home)
+    commit(made.cwd, "one")
+    assert publish(made, blackout=Blackout([VALUE])).changed

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
+from muster.model.blackout import Blackout
 from muster.model.states import ErrorKind
 from muster.model.task import PERSON
 from muster.ports.agent import Launch
@@ -39,6 +41,7 @@ class HandingOn(Struct, frozen=True):
     """False where the attempt is over."""
     run: Callable[[Launch], End]
     stopping: Callable[[], bool]
+    blackout: Blackout = Blackout()
 
     def settle(self, word: c.Complete) -> c.Finish:
         """What is to be said of the attempt in the end.  Raises Over where there is nothing to say."""
@@ -65,7 +68,7 @@ class HandingOn(Struct, frozen=True):
 
     def _publish(self, publishing: Publishing, word: c.Complete) -> c.Finish:
         publisher = Publisher(
-            publishing,
+            replace(publishing, blackout=self.blackout),
             check=(lambda: self._look(publishing.tree.base)) if self.asked else None,
             intend=self._intend,
             stopping=self.stopping,

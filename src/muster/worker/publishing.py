@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.model.blackout import Blackout
 from muster.worker.commits import GITLINK, Staged, sizes, stage
 from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
@@ -36,6 +37,7 @@ Changed = Mapping[str, tuple[str, str]]
 """Mode and object, by path."""
 _SIGNED = "%P%n%s%n%(trailers:key=Task,valueonly,separator=%x20)"
 _SAID_MAX = 500
+_ID_CHARS = 12
 _USAGE = 129
 """Git's exit code where it does not know an option."""
 
@@ -94,6 +96,8 @@ class Publishing(Struct, frozen=True):
     """Names of ignored files that nobody misses."""
     upstream: AttemptUpstream | None = None
     """Who moves the plan's branch; None: we do."""
+    blackout: Blackout = Blackout()
+    """Of what nobody is to read in the plan's history."""
 
     @property
     def _git(self) -> str:
@@ -123,6 +127,7 @@ class Publishing(Struct, frozen=True):
             if staged.refused:
                 raise _not_taken_in(staged.refused)
             tip = tree.plan_tip()
+            self._refuse_secrets(begun.base, head, tip)
             # What others have published is not this one's to mend.
             changed = staged.changed(repository, begun.base, *([tip] if tip else []))
             self._refuse_repositories(changed, staged)
@@ -306,6 +311,23 @@ class Publishing(Struct, frozen=True):
                     f"a part of its work is in git's stash, which all working trees share: {name}, {said}",
                     f"bring it back: {self._git} stash pop {name}; or throw it away: git stash drop {name}",
                 )
+
+    def _refuse_secrets(self, base: str, head: str, tip: str | None) -> None:
+        """In what the agent's own commits say: nobody can take that back once the plan's branch has it."""
+        if not self.blackout:
+            return
+        told = ("--encoding=UTF-8", "--no-show-signature", "--format=%H%n%an%n%ae%n%cn%n%ce%n%B")
+        before = [f"^{commit}" for commit in (base, tip) if commit]
+        listed = self.tree.repository.run("log", "-z", "--topo-order", *told, head, *before)
+        found = [text[:_ID_CHARS] for text in listed.split("\0") if self.blackout.of(text) != text]
+        if not found:
+            return
+        why = f"its own commits tell a secret in their messages or names: {_named(found)}"
+        how = (
+            f"make them anew without it: {self._git} reset --soft {found[-1]}^; {self._git} commit -m MESSAGE"
+        )
+        # No acceptance takes it: who looked at files has not seen it.
+        raise ForReview(why, f"{how}; then: muster task accept") if self.accepted else SentBack(why, how)
 
     def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""

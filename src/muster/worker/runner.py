@@ -143,6 +143,8 @@ class Runner:
         )
         self._begun = True
         if self._report(start):
+            with contextlib.suppress(AgentUnfit, BadInput):  # its agent's, which its commits may tell
+                self._given(self._job.agent, inputs=True)
             self._folder.path.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._conclude(workdir, self._words.complete())
 
@@ -360,6 +362,7 @@ class Runner:
             report=self._report,
             run=self._carry_out,
             stopping=lambda: self._orders.given is not None,
+            blackout=self._around.given.blackout,
         )
 
     def _show(self, work: Work) -> bool:
