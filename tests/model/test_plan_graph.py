@@ -46,7 +46,16 @@ def test_one_that_is_at_work_has_begun_already() -> None:
     told = forecast(tasks, 140)
     assert told is not None and told.end_ms == 200
     late = forecast(tasks, 400)
-    assert late is not None and late.end_ms == 425, "it takes longer than the others, and some time still"
+    assert late is not None and late.end_ms == 550, "it takes longer than the others, and some time still"
+
+
+def test_one_that_takes_longer_than_usual_takes_as_long_as_such_ones() -> None:
+    tasks = {number: done(0, 10 * number) for number in range(1, 6)}
+    told = forecast(tasks | {9: TimedTask((), 100, None)}, 135)
+    assert told is not None and (told.early_ms, told.end_ms, told.late_ms, told.beyond) == (142, 145, 148, 0)
+    beyond = forecast({n: done(0, 1) for n in range(3)} | {9: TimedTask((), 0, None)}, 480_000)
+    assert beyond is not None and (beyond.end_ms, beyond.beyond) == (720_000, 1)
+    assert (beyond.early_ms, beyond.late_ms) == (600_000, 960_000)
 
 
 def test_the_range_is_that_of_the_others() -> None:

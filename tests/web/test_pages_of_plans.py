@@ -53,6 +53,30 @@ def test_what_was_at_work_is_shown_with_its_time(site: Site, reader: Reader) -> 
     assert "When it was at work" in shown and shown.count('data-key="bar-') == 1
 
 
+def test_what_is_at_work_takes_some_time_still(site: Site, reader: Reader) -> None:
+    add(site, "shop", a=(), b=("a",), c=("b",), d=("c",))
+    site.register()
+    done(site, "r1", "r2", "r3")
+    (job,) = site.started("r4")
+    for _ in range(1000):
+        shown = reader.get("/plans/shop").text
+        assert "Forecast: done" in shown and not re.search(r"(done <strong>in|between|and) 0s", shown)
+        if "1 task is at work for longer than any took so far" in shown:
+            break
+    else:
+        pytest.fail("it never took longer than the others")
+    assert job["key"] == "d"
+
+
+def test_a_task_that_waits_again_is_not_at_work() -> None:
+    task = {"startedAtMs": 5, "endedAtMs": None, "needsPerson": False, "isGroup": False}
+    begun = {
+        status: plan_drawing.timed_of({**task, "status": status}, ()).begun_ms
+        for status in ("PENDING", "RUNNING")
+    }
+    assert begun == {"PENDING": None, "RUNNING": 5}
+
+
 def test_the_end_is_told_with_how_wrong_that_was_before(site: Site, reader: Reader) -> None:
     chain = {"a": (), **{key: (above,) for above, key in zip("abcdefg", "bcdefgh", strict=True)}}
     site.register()

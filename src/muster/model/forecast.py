@@ -1,9 +1,10 @@
 """When a plan will be done, and how good such forecasts were.  Pure.
 
 The method, as the page states it: a task takes as long as the middle one of the plan's tasks that are done, from
-the start of its last attempt to its end.  What is left is laid out in the order of its dependencies, the longest
-chain first, on as many places as the plan has used at once so far.  The range is the same with the first and the
-third quarter in place of the middle.  What waits for a person, and what waits for that, is not counted.
+the start of its last attempt to its end.  Of a task at work only those count that took longer than it has so far;
+where none did, it takes a part of that time more.  What is left is laid out in the order of its dependencies, the
+longest chain first, on as many places as the plan has used at once so far.  The range is the same with the first
+and the third quarter in place of the middle.  What waits for a person, and what waits for that, is not counted.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from muster.model.plan_graph import lengths_below
 
 LEAST_DONE = 3
 """Fewer tell nothing."""
-LEAST_LEFT = 0.25
-"""A task that has taken longer than usual already still takes this part of the usual time."""
+BEYOND = (0.25, 0.5, 1.0)
+"""Such parts of its time what takes longer than any other goes on: the first quarter, the middle, the third."""
 ERRORS_MAX = 20
 
 
@@ -45,6 +46,8 @@ class Forecast(NamedTuple):
     """How many tasks were laid out."""
     stand: int
     """How many were not, for they wait for a person, or for one that does."""
+    beyond: int
+    """How many are at work for longer than any took that is done."""
 
 
 def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
@@ -63,10 +66,15 @@ def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
     work = sum(not one.group for one in left.values())
     if len(took) < LEAST_DONE or not work:
         return None
-    low, middle, high = quantiles(took, n=4, method="inclusive")
     at_once = peak(tasks, now_ms)
-    ends = [_laid_out(left, now_ms, each, at_once) for each in (middle, low, high)]
-    return Forecast(ends[0], ends[1], ends[2], round(middle), at_once, work, len(standing))
+    spans = {number: _spans_of(one, now_ms, took) for number, one in left.items()}
+    early, middle, late = (
+        _laid_out(left, now_ms, {number: span[part] for number, span in spans.items()}, at_once)
+        for part in range(3)
+    )
+    typical = round(_quarters(took)[1])
+    beyond = sum(_at_work_ms(one, now_ms) >= max(took) for one in left.values() if one.begun_ms is not None)
+    return Forecast(middle, early, late, typical, at_once, work, len(standing), beyond)
 
 
 def missed_by(tasks: Mapping[int, TimedTask]) -> float | None:
@@ -121,9 +129,8 @@ def _standing(tasks: Mapping[int, TimedTask]) -> set[int]:
     return found
 
 
-def _laid_out(left: Mapping[int, TimedTask], now_ms: int, each_ms: float, places: int) -> int:
+def _laid_out(left: Mapping[int, TimedTask], now_ms: int, took: Mapping[int, float], places: int) -> int:
     """When the last of them ends."""
-    took = {number: _left_of(one, now_ms, each_ms) for number, one in left.items()}
     parents: dict[int, Sequence[int]] = {
         number: [parent for parent in one.parents if parent in left] for number, one in left.items()
     }
@@ -150,9 +157,20 @@ def _laid_out(left: Mapping[int, TimedTask], now_ms: int, each_ms: float, places
     return round(now)
 
 
-def _left_of(one: TimedTask, now_ms: int, each_ms: float) -> float:
+def _spans_of(one: TimedTask, now_ms: int, took: Sequence[int]) -> tuple[float, ...]:
+    """What it still takes: in the first quarter, the middle and the third."""
     if one.group:
-        return 0.0
-    if one.begun_ms is None:
-        return each_ms
-    return max(each_ms - (now_ms - one.begun_ms), LEAST_LEFT * each_ms)
+        return (0.0, 0.0, 0.0)
+    so_far = _at_work_ms(one, now_ms)
+    longer = [each for each in took if each > so_far] if one.begun_ms is not None else took
+    if not longer:
+        return tuple(part * so_far for part in BEYOND)
+    return tuple(each - so_far for each in _quarters(longer))
+
+
+def _at_work_ms(one: TimedTask, now_ms: int) -> int:
+    return 0 if one.begun_ms is None else max(0, now_ms - one.begun_ms)
+
+
+def _quarters(took: Sequence[int]) -> Sequence[float]:
+    return quantiles(took, n=4, method="inclusive") if len(took) > 1 else (took[0],) * 3

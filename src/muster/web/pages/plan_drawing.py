@@ -97,7 +97,7 @@ def timed_of(task: Json | None, parents: Sequence[int]) -> TimedTask:
     completed = task["status"] == TaskStatus.COMPLETED
     return TimedTask(
         parents=tuple(parents),
-        begun_ms=task["startedAtMs"],
+        begun_ms=task["startedAtMs"] if completed or task["status"] == TaskStatus.RUNNING else None,
         ended_ms=task["endedAtMs"] if completed else None,
         stands=bool(task["needsPerson"]),
         over=task["status"] in FINAL and not completed and not task["needsPerson"],
