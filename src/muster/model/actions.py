@@ -117,7 +117,20 @@ def _places(status: TaskStatus) -> Iterator[_Place]:
     reasons = tuple(PauseReason) if status is TaskStatus.PAUSED else (None,)
     attempts = tuple(ATTEMPT_OPEN) if status in HELD else (None,)
     for reason, attempt, flags in product(reasons, attempts, product((False, True), repeat=5)):
-        yield _Place(status, reason, *flags, attempt, by_hand=False, stop_action=None, group=False)
+        unmet, delayed, refused, lingering, done = flags
+        yield _Place(
+            status,
+            reason,
+            unmet,
+            delayed,
+            refused,
+            lingering,
+            done,
+            attempt,
+            by_hand=False,
+            stop_action=None,
+            group=False,
+        )
 
 
 @lru_cache(maxsize=1000)
