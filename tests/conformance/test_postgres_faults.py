@@ -11,10 +11,9 @@ import asyncpg
 import pytest
 from store_rows import NOW, make_attempt, make_event, make_task, new_task, writes
 
-from muster.engine.fence import check_term, take_term
 from muster.model.errors import CommitUnknown, Contended, MusterError, StoreAway, StoreRewound
 from muster.model.rows import DEFAULT_WORKSPACE, Plan, Workspace
-from muster.ports.locks import Locks, locks
+from muster.ports.locks import Locks
 from muster.ports.store import Transaction, Tx
 from muster.stores.postgres import store as postgres_module
 from muster.stores.postgres.faults import RACES
@@ -322,61 +321,6 @@ def test_what_is_there_twice_by_a_bug_is_told_by_its_name_and_not_tried_again(po
 def test_every_race_that_is_expected_is_one_of_this_schema(postgres_store: str) -> None:
     unique = "SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indisunique"
     assert {row[0] for row in run_sql(postgres_store, unique)} >= RACES
-
-
-def test_a_named_lock_is_held_by_one_transaction(postgres_store: str) -> None:
-    async def work() -> None:
-        async with opened(postgres_store) as store, opened(postgres_store) as other:
-            order: list[str] = []
-            first_holds = asyncio.Event()
-
-            async def first(tx: Tx) -> None:
-                assert await tx.lock(locks("agent a"))
-                assert not await tx.lock(locks("agent a")), "it is held already"
-                first_holds.set()
-                await until_waited_for(store)
-                order.append("first")
-
-            async def second(tx: Tx) -> None:
-                await first_holds.wait()
-                await tx.lock(locks("agent b"))
-                order.append("another lock")
-                await tx.lock(locks("agent a"))
-                order.append("second")
-
-            await asyncio.gather(transact(store, first), transact(other, second))
-            assert order == ["another lock", "first", "second"]
-
-    asyncio.run(work())
-
-
-@pytest.mark.promise("S10")
-def test_no_term_is_taken_while_somebody_writes_under_the_last_one(postgres_store: str) -> None:
-    async def work() -> None:
-        async with opened(postgres_store) as store, opened(postgres_store) as other:
-            term = await store.transact(take_term)
-            order: list[str] = []
-            checked, taken = asyncio.Event(), asyncio.Event()
-
-            async def led(tx: Tx) -> None:
-                await check_term(tx, term)
-                checked.set()
-                waits = [asyncio.ensure_future(until_waited_for(store)), asyncio.ensure_future(taken.wait())]
-                _, late = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-                for one in late:
-                    one.cancel()
-                order.append("the last one has written")
-
-            async def lead(tx: Transaction) -> None:
-                await checked.wait()
-                await take_term(tx)
-                taken.set()
-                order.append("the next one leads")
-
-            await asyncio.gather(transact(store, led), other.transact(lead))
-            assert order == ["the last one has written", "the next one leads"]
-
-    asyncio.run(work())
 
 
 @pytest.mark.promise("S8")

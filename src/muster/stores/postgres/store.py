@@ -193,7 +193,7 @@ class PostgresStore:
         if session.wrote and not self._restoring:
             number = marks.next_number(slot, begun.commits)
             try:
-                await _commit(ending, session, marks, Place(slot, number, begun.life))
+                await _commit(ending, session, marks, CommitPlace(slot, number, begun.life))
             except BaseException:
                 known.forget_ids()  # whoever tries again asks for all of it
                 raise
@@ -324,7 +324,7 @@ def _told(halted: str | None) -> str:
     return halted
 
 
-class Place(NamedTuple):
+class CommitPlace(NamedTuple):
     """Of a commit, among those of its server."""
 
     slot: int
@@ -332,7 +332,7 @@ class Place(NamedTuple):
     life: int
 
 
-async def _commit(ending: Ending, session: Session, marks: Marks, at: Place) -> None:
+async def _commit(ending: Ending, session: Session, marks: Marks, at: CommitPlace) -> None:
     if session.alone:
         said = marks.said(at.slot, at.number, 0, at.life)
         await ending.commit_whole(session.connection, *session.whole(said))
