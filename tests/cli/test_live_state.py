@@ -9,7 +9,7 @@ import pytest
 from live_rows import news, task
 
 from muster.cli.live import feed
-from muster.cli.live.draw import draw
+from muster.cli.live.draw import _hints, draw
 from muster.cli.live.output_window import LOG_LINES_MAX
 from muster.cli.live.state import LIST_KEYS, State
 from muster.cli.output import Screen, width
@@ -432,3 +432,16 @@ def test_every_column_begins_where_it_does_in_the_other_rows(columns):
         begins.add(screen.cursor.x)
         assert screen.cursor.y == 0
     assert len(begins) == 1, "\n".join(lines)
+
+
+def test_a_review_is_offered_of_what_has_ended():
+    """Of an attempt that is at work nothing is kept yet, and of a task that has not run there is none."""
+    state = State()
+    state.show(news([task(1, "RUNNING", epoch=1), task(2), task(3, "FAILED", epoch=2)]))
+    state.open = True
+    offered = {}
+    for state.chosen in (1, 2, 3):
+        offered[state.chosen] = "v review" in _hints(state)
+    assert offered == {1: False, 2: False, 3: True}
+    state.chosen, state.tasks[1]["epoch"], state.attempt = 1, 2, 1
+    assert "v review" in _hints(state), "the attempt before it has ended"

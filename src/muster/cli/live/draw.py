@@ -274,6 +274,14 @@ def _dialog_keys(dialog: Dialog) -> str:
     return f"{named}  y: yes{more.replace('next', 'write first')}  any other key: no"
 
 
+def _has_ended(state: State) -> bool:
+    """Whether the attempt that is looked at can have left something: while it is at work nothing is kept."""
+    row = state.chosen_row
+    if row is None or not row["epoch"]:
+        return False
+    return state.attempt not in (None, row["epoch"]) or not row["atWork"]
+
+
 def _hints(state: State) -> list[str]:
     """What the keys do to the row that is chosen; first of all how to find the others."""
     row, reviewing = state.chosen_row, state.review_shown is not None
@@ -286,7 +294,7 @@ def _hints(state: State) -> list[str]:
     if reviewing:
         return [*found, "enter comment", "n next file", "q leave"]
     if state.open:
-        return [*found, "v review", "q leave"]
+        return [*found, *(["v review"] if _has_ended(state) else []), "q leave"]
     found.append("/ filter")
     if state.view == OVERVIEW and state.needs and state.needs["number"]:
         found.append("g i inbox")
