@@ -300,3 +300,19 @@ def test_all_of_a_page_is_reached_by_the_keyboard(far: FarOwner, let_in: Let) ->
     page.keyboard.press("Tab")
     focused = page.evaluate("document.activeElement.textContent")
     assert focused in {"Pause", "Cancel…"}, focused
+
+
+def test_more_pages_than_a_browser_has_connections_are_all_live(far: FarOwner, let_in: Let) -> None:
+    first = let_in()
+    pages = [first, *(first.context.new_page() for _ in range(7))]
+    for page in pages:
+        page.goto("/tasks")
+        expect(page.locator("#link")).to_have_text("live")
+    far.do(c.Pause(task_id=far.tasks()["other"].id, actor="user:ann"))
+    for page in pages:
+        expect(page.locator("tbody")).to_contain_text("paused")
+    for page in pages[:4]:
+        page.close()
+    far.do(c.Resume(task_id=far.tasks()["other"].id, actor="user:ann"))
+    for page in pages[4:]:
+        expect(page.locator("tbody")).not_to_contain_text("paused")

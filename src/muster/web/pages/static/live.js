@@ -8,9 +8,13 @@ const CALM_MS = 250;
 const AGAIN_MS = 1000;
 const HELD_MS = 2000;
 const SHARE_MAX = 0.1;
+const STREAMS_MAX = 4; // of one browser: it has six connections to a server, and the next page needs one
+const GLANCE_MS = 5000;
 const badge = document.getElementById("link");
 let { stream: address, seen } = document.body.dataset;
 let stream = null;
+let joining = false;
+let leavePlace = null; // to another page of this browser
 let asking = false;
 let wanted = false;
 let lastMs = 0;
@@ -70,7 +74,7 @@ async function ask() {
     ({ seen } = fresh.body.dataset);
     hear(held);
     follow(fresh.body.dataset.stream);
-    connect();
+    if (retry === null) connect();
     if (held) setTimeout(soon, HELD_MS);
   } catch {
     lost();
@@ -81,19 +85,54 @@ async function ask() {
   }
 }
 
-function connect() {
-  if (stream || out || document.hidden || !address) return;
+const needsNone = () => stream || out || document.hidden || !address;
+
+// Where other pages of this browser have all places, this one only looks now and then.
+async function connect() {
+  if (joining || needsNone()) return;
+  joining = true;
+  const stays = await takePlace();
+  joining = false;
+  if (needsNone()) return disconnect();
   stream = new EventSource(address);
-  stream.addEventListener("moved", ({ data }) => (JSON.parse(data) === seen && !asking ? hear() : soon()));
+  stream.addEventListener("moved", ({ data }) => {
+    if (JSON.parse(data) === seen && !asking) hear();
+    else soon();
+    if (stays) return;
+    disconnect();
+    later(connect, GLANCE_MS);
+  });
   stream.onerror = () => {
     lost();
     // A stream that was refused is not opened again by itself, and does not say why: its page does.
     if (stream.readyState === EventSource.CLOSED) {
       disconnect();
-      clearTimeout(retry);
-      retry = setTimeout(soon, AGAIN_MS);
+      later(soon, AGAIN_MS);
     }
   };
+}
+
+function later(act, ms) {
+  clearTimeout(retry);
+  retry = setTimeout(() => {
+    retry = null;
+    act();
+  }, ms);
+}
+
+// The browser gives a place back by itself when a page is gone.  Where others could listen (http) it has no places.
+async function takePlace() {
+  if (!navigator.locks) return true;
+  for (let number = 0; number < STREAMS_MAX && !leavePlace; number += 1) {
+    await new Promise((known) => {
+      const held = (lock) => {
+        if (lock) return new Promise((leave) => known((leavePlace = leave)));
+        known();
+      };
+      navigator.locks.request(`muster-stream-${number}`, { ifAvailable: true }, held).catch(known);
+    });
+  }
+  return leavePlace !== null;
 }
 
 // A page that shows another attempt than before wants to know what that one prints.
@@ -106,7 +145,8 @@ function follow(next) {
 
 function disconnect() {
   stream?.close();
-  stream = null;
+  leavePlace?.();
+  stream = leavePlace = null;
 }
 
 addEventListener("pointerdown", () => (pressed ??= new Promise((done) => (release = () => setTimeout(done))))); // the click comes first
@@ -116,6 +156,7 @@ for (const end of ["pointerup", "pointercancel", "dragend", "blur"]) {
     pressed = release = null;
   });
 }
+
 // Who comes back to this page may have signed in with another one.
 function look() {
   if (out) soon();
