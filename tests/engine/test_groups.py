@@ -10,7 +10,7 @@ from engine_rig import Rig, audited, complete, enqueue, fail
 from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.edits import CancelPlan, UpdatePlan
-from muster.model.errors import IllegalMove
+from muster.model.errors import BadInput, Conflict, IllegalMove
 from muster.model.states import ErrorKind
 
 GROUP = {"is_group": True}
@@ -173,3 +173,61 @@ def test_a_group_says_nothing_of_failures_in_a_row(rig: Rig) -> None:
     rig.do(fail(job, ErrorKind.INVALID))
     assert rig.statuses()["all"] == "COMPLETED"
     assert drive(rig.queries.plans())[0].failures == 1
+
+
+def test_a_group_that_comes_alone_waits_for_the_first_task_below_it(rig: Rig) -> None:
+    rig.enqueue({"g": ()}, specs={"g": GROUP})
+    rig.enqueue({"af": ("g",)})
+    view = rig.views()["g"]
+    assert (view.status, view.state) == ("PENDING", "blocked")
+    assert view.why == "a group that has no task below it yet: add one with it as `parent`"
+    assert rig.claim() == ()
+    rig.enqueue({"ch": ()}, specs={"ch": {"parent": "g"}})
+    assert rig.views()["g"].why == "waits for ch" and rig.views()["af"].why == "waits for g"
+    rig.enqueue({"late": ()}, specs={"late": {"parent": "g", "key": None}})
+    finish(rig, "ch")
+    assert rig.statuses()["g"] == "PENDING", "another one was put below it meanwhile"
+    held = drive(rig.reads.open_attempts((0, 0), 10))
+    rig.do(c.Complete(task_id=held[0].task_id, epoch=held[0].epoch, result="1"))
+    view = rig.views()["g"]
+    assert (view.status, view.why) == ("COMPLETED", "done with all that is below it")
+    assert [job.key for job in rig.claim()] == ["af"]
+
+
+def test_a_task_that_is_done_already_closes_a_group_that_waited_for_one(rig: Rig) -> None:
+    rig.enqueue({"g": ()}, specs={"g": GROUP})
+    rig.enqueue({"ch": ()}, specs={"ch": {"parent": "g", "done": True}})
+    assert rig.statuses() == {"g": "COMPLETED", "ch": "COMPLETED"}
+
+
+def test_a_group_waits_for_the_tasks_that_come_with_it(rig: Rig) -> None:
+    rig.enqueue({"g": (), "ch": ()}, specs={"g": GROUP, "ch": {"parent": "g"}})
+    assert rig.views()["g"].why == "waits for ch"
+    with pytest.raises(BadInput, match="form a cycle"):
+        rig.enqueue({"h": (), "x": ("h",)}, specs={"h": GROUP, "x": {"parent": "h"}})
+    with pytest.raises(BadInput, match="form a cycle"):
+        rig.enqueue({"h": (), "x": ("h",)}, specs={"h": GROUP, "x": {"parent": "h", "key": None}})
+    assert rig.statuses().keys() == {"g", "ch"}
+
+
+def test_nothing_is_put_below_a_group_that_is_done(rig: Rig) -> None:
+    rig.enqueue({"g": (), "ch": ()}, specs={"g": GROUP, "ch": {"parent": "g"}})
+    finish(rig, "ch")
+    with pytest.raises(Conflict, match="group g is COMPLETED, so nothing is put below it"):
+        rig.enqueue({"late": ()}, specs={"late": {"parent": "g"}})
+    assert rig.statuses().keys() == {"g", "ch"}
+
+
+def test_no_task_waits_for_its_own_group(rig: Rig) -> None:
+    rig.enqueue({"g": ()}, specs={"g": GROUP})
+    rig.enqueue({"af": ("g",)})
+    with pytest.raises(BadInput, match="ch would wait for the group that waits for it; nothing was added"):
+        rig.enqueue({"ch": ("af",)}, specs={"ch": {"parent": "g"}})
+    assert rig.statuses().keys() == {"g", "af"}
+    rig.enqueue({"ch": ()}, specs={"ch": {"parent": "g"}})
+
+
+def test_an_empty_heading_of_a_file_holds_nothing_up(rig: Rig) -> None:
+    rig.do(enqueue({"g": (), "af": ("g",)}, source="plan.md", specs={"g": GROUP}))
+    assert rig.statuses()["g"] == "COMPLETED"
+    assert [job.key for job in rig.claim()] == ["af"]

@@ -78,6 +78,30 @@ def test_a_task_is_added_with_all_that_it_may_carry(site: Site) -> None:
     assert refused(site, TASKS, title="other", idempotencyKey="i1", plan="billing") == (409, "conflict")
 
 
+def test_a_group_is_new_waits_for_its_tasks_and_takes_none_once_it_is_done(site: Site) -> None:
+    def add(**fields: Any) -> tuple[int, Any]:
+        return site.send("POST", TASKS, json.dumps({"title": "t", "plan": "p", **ADA, **fields}).encode())
+
+    def whys() -> dict[str, str]:
+        return {one["key"]: one["why"] for one in site.get(f"{TASKS}?groups=true")}
+
+    group = {"key": "g", "isGroup": True}
+    status, answer = add(**group)
+    assert (status, answer["added"], answer["groupsAdded"]) == (201, 0, 1)
+    assert add(**group)[0] == 200
+    assert whys()["g"].startswith("a group that has no task below it yet")
+    assert (add(key="ch", parent="g")[0], add(key="af", dependsOn=["g"])[0]) == (201, 201)
+    assert (whys()["g"], whys()["af"]) == ("waits for ch", "waits for g")
+    site.register()
+    (job,) = site.started()
+    assert job["key"] == "ch"
+    site.post("/worker/v1/complete", site.of(job))
+    assert whys()["g"] == "done with all that is below it"
+    status, problem = add(key="late", parent="g")
+    assert (status, problem["code"]) == (409, "conflict") and "group g is COMPLETED" in problem["detail"]
+    assert "late" not in whys()
+
+
 def test_a_task_without_a_plan_stands_with_the_loose_ones(site: Site) -> None:
     status, answer = site.send("POST", TASKS, json.dumps({"title": "t", **ADA}).encode())
     assert (status, answer["plan"], answer["added"]) == (201, "tasks", 1)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from muster.engine.groups import new_below, wait_for, with_groups
 from muster.engine.inputs import Inputs
 from muster.engine.policy import Policy
 from muster.engine.view import View
@@ -55,6 +56,7 @@ class Enqueuer:
         ticked it.
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
+        command = with_groups(command)
         found = await self._plan_for(view, command)
         known, others = await self._look_up(view, command, found)
         there = known or others
@@ -69,6 +71,8 @@ class Enqueuer:
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
+        # What comes as a file says itself what its groups wait for.
+        below = {} if command.of_file else await new_below(view, fresh.values(), known, others)
         numbers, sealed = await self._seal(view, fresh, secrets) if secrets else ((), {})
         await self._make_room(view, sum(not spec.done for spec in fresh.values()))
         plan = found or await self._new_plan(view, command)
@@ -83,12 +87,7 @@ class Enqueuer:
         by_key |= {spec.key: ids[at] for at, spec in fresh.items() if spec.key is not None}
         done = {key for key, task in parents.items() if task.done} | set(completed)
         done |= {spec.key for spec in fresh.values() if spec.done and spec.key is not None}
-        for at, spec in reversed(fresh.items()):
-            if spec.is_group and spec.done and not done.issuperset(spec.depends_on):
-                fresh[at] = replace(
-                    spec, done=False
-                )  # it is done with what is below it, whatever its box says
-                done.discard(spec.key or "")
+        _open_groups(fresh, done)
         for number, (at, spec) in enumerate(fresh.items(), 1):
             kept = _Kept(ids[at], hashes.get(at, ""), sealed.get(at, ""))
             await self._add(view, command, plan, spec, kept, ids=by_key, done=done)
@@ -96,10 +95,12 @@ class Enqueuer:
                 await view.flush()
         for at, spec in fresh.items() if parents else ():
             self._note_failed_parents(view, spec, ids[at], parents)
+        await wait_for(view, below, by_key, command.actor)
         return Enqueued(
             plan=plan.name,
             plan_id=plan.id,
             added=sum(not spec.is_group for spec in fresh.values()),
+            groups_added=sum(spec.is_group for spec in fresh.values()),
             existing=sum(not spec.is_group for at, spec in enumerate(command.tasks) if at not in fresh),
             changed=tuple(changed),
             completed=tuple(completed),
@@ -142,7 +143,9 @@ class Enqueuer:
                 chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
             taken.add(chosen)
             tasks[at] = replace(tasks[at], key=chosen)
-        return replace(command, tasks=tuple(tasks))
+        keyed = with_groups(replace(command, tasks=tuple(tasks)))
+        _refuse_cycle(keyed)  # groups wait for those that have got a key now as well
+        return keyed
 
     async def _check_parents(self, view: View, command: c.Enqueue) -> None:
         """Raises NotFound where a task names a parent that is not there."""
@@ -307,9 +310,7 @@ class Enqueuer:
                         f"task {spec.key or spec.title} {verb} {parent}, which does not exist; "
                         "nothing was added"
                     )
-        cycle = find_cycle({key: parents for key, parents in edges.items() if parents})
-        if cycle is not None:
-            raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
+        _refuse_cycle(command)
         cycle = find_cycle({spec.key: (spec.parent,) for spec in command.tasks if spec.key and spec.parent})
         if cycle is not None:
             raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
@@ -376,6 +377,8 @@ class Enqueuer:
                 unmet=sum(not met for _, met in parents) if parents else 0,
                 actor=command.actor,
                 now=now,
+                # In a file all that is below a heading comes with it.
+                empty=spec.is_group and not spec.depends_on and not command.of_file,
             )
             new = NewTask(
                 **values_of(spec, now.wall_ms),
@@ -414,10 +417,28 @@ def _decided_on(command: c.Enqueue, known: Mapping[str, Existing], others: Mappi
     """Tasks that are there already: those that new ones are to wait for, which must not end meanwhile, and those
     that a tick may end."""
     names = {name for spec in command.tasks if spec.key not in known for name in spec.depends_on}
+    above = {spec.parent for spec in command.tasks if spec.parent and spec.key not in known}
     ticked = {spec.key for spec in command.tasks if spec.done}
     ending = frozenset(task.id for key, task in known.items() if key in ticked and not task.done)
+    # A group ends with a task below it that is done already.
+    ending |= {task.id for key, task in known.items() if key in above and not task.done}
     waited_for = {task.id for found in (known, others) for name, task in found.items() if name in names}
     return Locks(tasks=ending | waited_for, ending=ending)
+
+
+def _refuse_cycle(command: c.Enqueue) -> None:
+    """Raises BadInput."""
+    cycle = find_cycle({spec.key: spec.depends_on for spec in command.tasks if spec.key and spec.depends_on})
+    if cycle is not None:
+        raise BadInput(f"dependencies form a cycle: {' -> '.join(cycle)}; nothing was added")
+
+
+def _open_groups(fresh: dict[int, c.Spec], done: set[str]) -> None:
+    """A group is done with what is below it, whatever its box says."""
+    for at, spec in reversed(fresh.items()):
+        if spec.is_group and spec.done and not done.issuperset(spec.depends_on):
+            fresh[at] = replace(spec, done=False)
+            done.discard(spec.key or "")
 
 
 def _numbered(key: str) -> list[str]:

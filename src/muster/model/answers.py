@@ -19,6 +19,7 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     plan: str
     plan_id: int
     added: int
+    """Without groups, which are not counted as tasks."""
     existing: int
     changed: tuple[str, ...]
     """Keys whose text in the file differs from the task that is kept."""
@@ -26,6 +27,7 @@ class Enqueued(Answer, frozen=True, kw_only=True):
     """Keys that were ticked in the file since, and are completed by that."""
     unproved: tuple[str, ...] = ()
     """Keys that were ticked as well, maybe by an agent: their tasks stay as they are."""
+    groups_added: int = 0
     task_ids: tuple[int, ...] = ()
     """The tasks in the order in which they were given, also those that were there already."""
 

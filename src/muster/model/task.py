@@ -118,7 +118,7 @@ class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=
     not_before_ms: Count | None = None
     """Wall time of the earliest start."""
     parent: Key | None = None
-    """The task that it belongs to, by its key in the plan; not a dependency."""
+    """The task that it belongs to, by its key in the plan: it does not wait for that one, but a group for it."""
     input_context: dict[Name, Any] = {}
     """What its agent is to work with, as JSON: it finds it in a file."""
 

@@ -124,7 +124,7 @@ class Reason(NamedTuple):
 
 
 def state_of(task: TaskView) -> str:
-    if task.status is TaskStatus.PENDING and task.unmet:
+    if task.status is TaskStatus.PENDING and (task.unmet or task.is_group):
         return "blocked"
     if task.status is TaskStatus.PENDING:
         return "ready" if task.next_attempt_at_ms is None else "delayed"
@@ -160,6 +160,8 @@ def _told(task: TaskView, facts: CrewFacts) -> str:
             return _running(task, facts) + _conflict(task, facts)
         case TaskStatus.COMPLETED:
             by_attempt = task.attempt_status is AttemptStatus.COMPLETED
+            if task.is_group and not by_attempt:
+                return "done with all that is below it"
             more = f": {task.remark}" if task.remark else ""
             more += f"; {refused_words(task.refused)}" if task.refused else ""
             return f"done by attempt {task.epoch}{more}" if by_attempt else "done by a person"
@@ -249,6 +251,8 @@ def _waiting(task: TaskView, facts: CrewFacts) -> Reason:
         names = ", ".join(task.waits_for) + (f" and {more} more" if more > 0 else "")
         # Those that have ended badly are named first, with their status.
         return Reason(f"waits for {names}", any(name.endswith(")") for name in task.waits_for[:1]))
+    if task.is_group:
+        return Reason("a group that has no task below it yet: add one with it as `parent`")
     if task.lingering_epoch is not None:
         return Reason(f"waits until the processes of attempt {task.lingering_epoch} have stopped")
     if task.plan in facts.paused:

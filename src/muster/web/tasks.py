@@ -299,7 +299,8 @@ async def add(web: Backend, request: Request, body: dict[str, Any]) -> Reply:
         error.pointer = error.pointer.removeprefix("/tasks/0")  # here it is the only one
         raise
     assert isinstance(added, Enqueued)
-    return json_reply(TaskAdded(**asdict(added), id=added.task_ids[0]), 201 if added.added > 0 else 200)
+    new = added.added or added.groups_added
+    return json_reply(TaskAdded(**asdict(added), id=added.task_ids[0]), 201 if new else 200)
 
 
 def _as(shape: type[S], body: dict[str, Any]) -> S:

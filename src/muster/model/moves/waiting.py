@@ -62,8 +62,12 @@ def enqueued(
     unmet: int,
     actor: str,
     now: Now,
+    empty: bool = False,
 ) -> Decision:
-    """A task's first event.  A box that is ticked already gives a task that a person has completed."""
+    """A task's first event.  A box that is ticked already gives a task that a person has completed.
+
+    `empty`: a group that waits for the first task to be put below it.
+    """
     done = spec.done
     task = replace(
         _ADDED,
@@ -85,7 +89,7 @@ def enqueued(
     event = Event(
         task.id, 1, now_ms, level, "enqueued", message, "{}", None, task.status, 1, task.epoch, actor
     )
-    if not task.all_below_done:
+    if empty or not task.all_below_done:
         return Decision(task, events=(event,))
     closed = close_group(task, Facts(), c.CloseGroup(task_id=task.id), now)
     return replace(closed, events=(event, *closed.events))
