@@ -190,6 +190,7 @@ def test_without_anything_typed_the_door_is_shown_and_leads_back(far: FarOwner, 
 def test_a_door_opens_once_another_tab_was_let_in(far: FarOwner, let_in: Let) -> None:
     page = let_in()
     end_sessions(far)
+    page.wait_for_url(f"{far.url}/enter?back=*")
     page.goto("/tasks?plan=billing")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     page.context.new_page().goto(browsers.sign_in_path(far))
