@@ -101,6 +101,26 @@ def working(
             process.wait(PATIENCE_S)
 
 
+@pytest.mark.promise("L1")
+def test_a_killed_worker_elsewhere_is_told_by_who_takes_its_place(served: Served, elsewhere: Path) -> None:
+    """Its host has seen it: the task does not wait until the server has missed it for a whole lease."""
+    pids = elsewhere / "pids"
+    script = f"echo $$ >> {pids}; test $(wc -l < {pids}) = 1 || exit 0; exec sleep 600"
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        add = ("task", "add", "t", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", script)
+        served.said(*add, "--retries", "0")
+        until(pids.exists, "it is at work")
+        (worker,) = served.far()
+        os.kill(worker["pid"], signal.SIGKILL)
+        until(lambda: served.status("p/t") == "COMPLETED", "another one has done it")
+        assert not psutil.pid_exists(int(pids.read_text().split()[0])), "its agent was ended before"
+        assert len(list((elsewhere / ".muster" / "workers").iterdir())) == 1
+    first, _ = served.told("attempt", "list", "p/t")
+    assert (first["status"], first["error"]) == ("lost", f"{worker['id']} has ended"), first
+    assert not list((elsewhere / ".muster" / "workers").iterdir()), "who says goodbye is no predecessor"
+
+
 def test_a_plan_may_name_an_agent_that_only_workers_elsewhere_have(served: Served, elsewhere: Path) -> None:
     """On the server's own machine as well, by every command that takes a plan."""
     plan = served.folder / "named.md"

@@ -111,6 +111,18 @@ def test_a_worker_that_was_ordered_and_did_not_come_is_forgotten_with_the_crew(r
     assert next(row.name for row in drive(rig.reads.living_workers()) if row.id != W1) == "far"
 
 
+def test_who_speaks_for_a_dead_worker_ends_it_and_nobody_else_does(rig: Rig) -> None:
+    rig.register(W1, spoken_by="key of a folder")
+    rig.enqueue({"a": []})
+    (job,) = rig.started(W1, 1)
+    rig.register("worker-zzzzzzzz", spoken_by="key of another", gone=(W1, "worker-nnnnnnnn"))
+    assert worker(rig).status is not WorkerStatus.DEAD and rig.beat(W1, job).known
+    for _ in range(2):
+        rig.register("worker-yyyyyyyy", spoken_by="key of a folder", gone=(W1, "worker-yyyyyyyy"))
+    assert {row.id for row in drive(rig.reads.living_workers())} == {"worker-zzzzzzzz", "worker-yyyyyyyy"}
+    assert not rig.beat(W1, job).known
+
+
 def test_no_new_worker_comes_while_the_crew_ends(rig: Rig, held: Any) -> None:
     rig.do(c.SetCrew(status=CrewStatus.STOPPED))
     with pytest.raises(Conflict, match="the crew is ending: no new worker is taken"):

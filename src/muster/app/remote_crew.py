@@ -82,6 +82,7 @@ def adopt_host(project: Project) -> Path | None:
             project.owed_dir,
             project.far_repository_dir,
             project.bundles_in_dir.parent,
+            project.workers_dir,
         )
         begun = [path for path in parts if path.is_dir() and any(path.iterdir())]
         if begun:

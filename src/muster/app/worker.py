@@ -16,6 +16,7 @@ import msgspec
 from muster.agents.inputs import base_env
 from muster.app.agents import agents_of, take_seat
 from muster.app.parts import local_trees, offers_of, run_logged, traced, trees_in, trees_of
+from muster.app.predecessors import Predecessors
 from muster.app.salvage import attempts_at_work
 from muster.app.settings import load_config
 from muster.client.crew import HttpCrew
@@ -83,6 +84,35 @@ def _mind(far: FarTrees, project: Project, config: Config) -> None:
     far.upstream.mind(lambda: far.upstream.clear(config.retention.trees_s, trees.put_away))
 
 
+def _around(
+    project: Project,
+    config: Config,
+    *,
+    worker_id: str,
+    crew: HttpCrew,
+    host: LocalHost,
+    far: FarTrees | None,
+    given: SecretsOfAgents,
+) -> WorkerContext:
+    return WorkerContext(
+        worker_id=worker_id,
+        root=project.root,
+        attempts_dir=project.attempts_dir,
+        reach=partial(_reach, project, crew),
+        agents=agents_of(config, project, take_seat(config, project)),
+        launcher=LocalLauncher(host),
+        trees=None if crew.servers else trees_of(config, project),
+        upstream=far,
+        checks=asked_of(config, config.task.check, lambda agent: agent.check),
+        reviews=asked_of(config, config.task.review, lambda agent: agent.review),
+        places=places_of(config),
+        given=given,
+        rubric=config.task.rubric,
+        room=Room(project.attempts_dir, project.root),
+        env=base_env((), {}),
+    )
+
+
 def run_worker(root: Path, server: str = "") -> int:
     """For the owner of the project in `root`, or for a server far away; then `root` is where its agents work."""
     token = os.environ.pop("MUSTER_TOKEN", "") if server else ""
@@ -103,24 +133,13 @@ def run_worker(root: Path, server: str = "") -> int:
         else HttpCrew(project.socket)
     )
     far = _far_trees(crew, project, config, host.hostname) if server and config.git.worktrees else None
-    around = WorkerContext(
-        worker_id=f"worker-{chance.name(8)}",
-        root=root,
-        attempts_dir=project.attempts_dir,
-        reach=partial(_reach, project, crew),
-        agents=agents_of(config, project, take_seat(config, project)),
-        launcher=LocalLauncher(host),
-        trees=None if server else trees_of(config, project),
-        upstream=far,
-        checks=asked_of(config, config.task.check, lambda agent: agent.check),
-        reviews=asked_of(config, config.task.review, lambda agent: agent.review),
-        places=places_of(config),
-        given=given,
-        rubric=config.task.rubric,
-        room=Room(project.attempts_dir, root),
-        env=base_env((), {}),
-    )
+    name = f"worker-{chance.name(8)}"
+    around = _around(project, config, worker_id=name, crew=crew, host=host, far=far, given=given)
     always_about(worker=around.worker_id)
+    others = Predecessors(project.workers_dir, host)
+    gone = others.gone() if server else ()
+    if server:
+        others.enter(around.worker_id, process)
     worker = Worker(
         crew,
         around,
@@ -133,13 +152,17 @@ def run_worker(root: Path, server: str = "") -> int:
         offers=offers_of(config),
         orphan_grace_s=config.health.orphan_grace_s,
         traits=msgspec.json.decode(os.environ.pop(TRAITS, "{}"), type=Traits),
+        gone=gone,
+        registered=partial(others.forget, gone),
     )
     signal.signal(signal.SIGTERM, lambda *_: worker.drain())
     if far is not None:
         far.upstream.keep_trees(attempts_at_work(project))
         threading.Thread(target=partial(_mind, far, project, config), name="owed", daemon=True).start()
     with traced("worker", config):
-        return DRAINED if worker.run() else DECLARED_DEAD
+        drained = worker.run()
+    others.forget((around.worker_id,))
+    return DRAINED if drained else DECLARED_DEAD
 
 
 def main(root: Path, server: str = "") -> int:

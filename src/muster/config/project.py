@@ -107,6 +107,8 @@ class Project:
     """A lock for each worker whose agents have a HOME of their own."""
     pull_requests = _Below("pull_requests.json")
     """Those that `muster pr` has opened, and what was said of them."""
+    workers_dir = _Below("workers")
+    """Those that have begun here for a server elsewhere, and have not said goodbye."""
     worktrees_dir = _Below("worktrees")
     attempts_dir = _Below("attempts")
     bundles_out_dir, bundles_in_dir = _Below("bundles", "out"), _Below("bundles", "in")

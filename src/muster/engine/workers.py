@@ -146,10 +146,21 @@ class Workers:
         )
         if known is None:
             await _note_new(view, command)
+        for name in command.gone:
+            await self._told_gone(view, command, name)
         view.wrote_events = True
         here = hostname == policy.hostname and command.boot_id == view.here.boot_id
         lease_s = policy.lease_s if here else max(policy.lease_s, policy.remote_lease_s)
         return Registered(heartbeat_s=policy.heartbeat_s, lease_s=lease_s, freeze=not here)
+
+    async def _told_gone(self, view: View, command: c.Register, name: str) -> None:
+        """A proven death, by who may speak for the dead: what it held is free at the reaper's next look (L1)."""
+        worker = await living(view, name)
+        if worker is None or worker.id == command.worker_id or worker.spoken_by != command.spoken_by:
+            return
+        reason = f"its process is gone, as {command.worker_id} has found"
+        await self._end(view, worker, reason, permanent=True, dead=True)
+        await view.tell(of_worker(HookKind.AGENT_FAILED, worker.id, worker.agents, reason))
 
     async def heartbeat(self, view: View, command: c.Heartbeat) -> HeartbeatAnswer:
         worker = await view.tx.worker(command.worker_id)

@@ -47,6 +47,8 @@ async def register(web: Backend, request: Request, body: c.Register) -> Answer:
     own = own_token(web, request, body.worker_id, body.agents)
     answer = await web.engine.execute(replace(body, remote=remote, spoken_by=speaker(request)))
     assert isinstance(answer, Registered)
+    if body.gone:
+        await web.owner.free_dead()
     return replace(answer, own=own)
 
 

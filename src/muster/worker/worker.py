@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 from muster.hosts.logs import about
@@ -47,8 +47,12 @@ class Worker(Holder):
         offers: dict[str, c.Offer],
         orphan_grace_s: float,
         traits: c.Traits | None = None,
+        gone: tuple[str, ...] = (),
+        registered: Callable[[], None] = lambda: None,
     ) -> None:
+        """`gone`: earlier workers of its folder that are no more; `registered` is called once that is told."""
         self._around = around
+        self._registered = registered
         registration = c.Register(
             worker_id=around.worker_id,
             hostname=hostname,
@@ -60,6 +64,7 @@ class Worker(Holder):
             general=general,
             offers=offers,
             traits=traits or c.Traits(),
+            gone=gone,
         )
         super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s)
 
@@ -71,6 +76,12 @@ class Worker(Holder):
             except AgentUnfit as error:
                 unfit[name] = error.message
         return unfit
+
+    def _register(self) -> bool:
+        known = super()._register()
+        if known:
+            self._registered()
+        return known
 
     def _no_room(self) -> str:
         return self._around.room.missing()

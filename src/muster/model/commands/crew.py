@@ -41,6 +41,8 @@ class Register(Command, frozen=True, kw_only=True):
     traits: Traits = Traits()
     remote: bool = False
     """It has come over the network: whatever its host is called, nobody can look after its processes."""
+    gone: tuple[Name, ...] = ()
+    """Earlier workers of its folder whose processes it knows to be gone, with all that they had started."""
     spoken_by: Annotated[str, Meta(max_length=300)] = ""
     """Who alone may speak for it and for its attempts, by the server's own look; empty: who runs the store."""
 
