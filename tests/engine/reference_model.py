@@ -49,7 +49,8 @@ class ReferenceModel(ReferencePools):
         }  # fmt: skip
         for parent in needs:
             self._tell_child_of_dead(parent, key)
-        self._close_group(key)
+        if needs:  # else it waits for the first task below it
+            self._close_group(key)
 
     def _close_group(self, key: str) -> None:
         """A group is done with the last of what it waits for."""
@@ -462,6 +463,7 @@ class ReferenceModel(ReferencePools):
             if not self._passes(parent):
                 task["unmet"].add(parent)
                 self._tell_child_of_dead(parent, key)
+            self._close_group(key)
         return ""
 
     def _needed_by(self, key: str) -> set[str]:
