@@ -63,7 +63,7 @@ def led_to(page: Page) -> Iterator[str]:
     yield "a new token"
     page.goto("/bulk/skip?plan=billing")
     page.get_by_role("button", name="Skip all").click()
-    expect(page.locator("h1")).to_contain_text("Skip: ")
+    expect(page.locator("h1")).to_contain_text("Skipped: ")
     yield "what has become of many"
     page.keyboard.press("Control+k")
     expect(page.get_by_role("dialog", name="Commands")).to_be_visible()

@@ -61,6 +61,11 @@ def added(*transactions: tuple[c.Enqueue, ...]) -> list[dict[str, Any]]:
     return rows
 
 
+def first_seen(group: dict[str, Any]) -> dict[str, Any]:
+    """As it was added: each task that is put below it later is an event of its own."""
+    return group | {"told": group["told"][:1], "event_seq": 1}
+
+
 SPECS = tuple(c.Spec(key=f"k{at}", **fields) for at, fields in enumerate(LIST))
 
 
@@ -72,7 +77,7 @@ def test_tasks_of_one_list_are_what_they_are_alone() -> None:
     together, alone = added((enqueue(*SPECS),)), added(*((enqueue(spec),) for spec in SPECS))
     assert len(together) == len(LIST)
     for one, other in zip(together, alone, strict=True):
-        assert one == other
+        assert one == (first_seen(other) if other["is_group"] else other)
     assert [row["metadata"] for row in together[4:7]] == ['{"n":1}', '{"n":true}', '{"n":1.0}']
 
 

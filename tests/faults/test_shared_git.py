@@ -326,7 +326,8 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
         until(lambda: waits_again(two, 2), "its second attempt waits for a person")
         seen = other.get(review)
         assert "money.py:1: total = round(total, 2)" in seen.text and "Half-even is intended" in seen.text
-        other.send(seen.form("Approve"))
+        form = seen.form("Add comment")
+        other.post(form.action, {**form.fields, "do": "accept"})
         until(lambda: statuses(two, two.every[0]) == {"COMPLETED"}, "it is published")
         opened = one.send(one.get("/plans/p/pull-request").form("Push it"))
         assert "Opened: <code>muster/plan/p</code> into <code>main</code>" in opened.text
