@@ -234,7 +234,7 @@ class Runner:
         given = self._around.given.ask(self._crew, self._job, agent, self._patiently, inputs=inputs)
         self._shipping.black_out(self._around.given.blackout)
         # Workers of earlier attempts may have been killed before they had.
-        self._around.given.black_out(*self._folder.path.parent.iterdir())
+        self._around.given.black_out(self._folder.path.parent)
         return given
 
     def _handing_over(self, inputs: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
