@@ -1,8 +1,5 @@
-"""What the design says of a task's life, in dicts: the engine must agree with it step for step.
-
-Written from DESIGN parts 2 and 6, not from `machine.decide`: it is short because it has no events, no store and
-no batches.  Each command returns the code of its refusal, "" where it is accepted.
-"""
+"""What the design (parts 2 and 6) says of a task's life, in dicts: the engine must agree with it step for step.
+Each command returns the code of its refusal, "" where it is accepted."""
 
 from __future__ import annotations
 
