@@ -30,7 +30,8 @@ def main() -> None:
     runner.STOP_GRACE_S = 0.2
     ends = [told(Rig(folder).run(script, order_s=order_s or None))]
     free = shutil.disk_usage(folder).free
-    ends.append(told(Rig(folder, task_id=8).run("echo next")))
+    # More than a page, which may be all that is left.
+    ends.append(told(Rig(folder, task_id=8).run("head -c 10000 /dev/zero | tr '\\0' n")))
     mark = f"MUSTER_ROOT={folder}"
     print(json.dumps({"ends": ends, "free": free, "left": len(LocalHost().marked([mark])[mark])}))
 
