@@ -40,10 +40,12 @@ def on_a_disk_of(size_mb: int, folder: Path, script: str, order_s: float = 0) ->
 
 
 def test_a_disk_that_is_really_full_is_named_for_whoever_fails_on_it(tmp_path: Path) -> None:
-    """Not even the reason can be printed then; the next attempt on that disk learns it as well."""
+    """Not even the reason can be printed then; the next attempt learns it as well, if it can begin at all."""
     said = on_a_disk_of(8, tmp_path, "cat < /dev/zero > big")
     assert said["free"] <= 4096
-    for end in said["ends"]:
+    first, second = said["ends"]
+    # A page may be left, which is enough to begin.  What cannot begin is given back, and costs no try.
+    for end in (first,) if second == {"end": "Release"} else (first, second):
         assert (end["end"], end["kind"]) == ("Fail", "crash")
         assert str(tmp_path) in end["message"]
         assert "is full: free some room" in end["message"] or "No space left on device" in end["message"]
