@@ -46,13 +46,12 @@ class ReferenceModel(ReferencePools):
         }  # fmt: skip
         for parent in needs:
             self._tell_child_of_dead(parent, key)
-        if needs:  # else it waits for the first task below it
-            self._close_group(key)
+        self._close_group(key)
 
     def _close_group(self, key: str) -> None:
-        """A group is done with the last of what it waits for."""
+        """A group is done with the last of what it waits for; one without waits for the first task below it."""
         task = self.tasks[key]
-        if task["group"] and task["status"] == "PENDING" and not task["unmet"]:
+        if task["group"] and task["parents"] and task["status"] == "PENDING" and not task["unmet"]:
             self._done(key)
 
     def _passes(self, key: str) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from engine_rig import Rig, audited, complete, enqueue, fail
 
 from muster.engine.batch import drive
 from muster.model import commands as c
-from muster.model.edits import CancelPlan, UpdatePlan
+from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import BadInput, Conflict, IllegalMove
 from muster.model.states import ErrorKind
 
@@ -192,6 +193,86 @@ def test_a_group_that_comes_alone_waits_for_the_first_task_below_it(rig: Rig) ->
     view = rig.views()["g"]
     assert (view.status, view.why) == ("COMPLETED", "done with all that is below it")
     assert [job.key for job in rig.claim()] == ["af"]
+
+
+def pause_and_resume(rig: Rig, **ids: Any) -> None:
+    rig.do(c.Pause(**ids))
+    rig.do(c.Resume(**ids))
+
+
+def cancel_and_retry(rig: Rig, **ids: Any) -> None:
+    rig.do(c.Cancel(**ids))
+    rig.do(c.Retry(**ids))
+
+
+def skip_and_retry(rig: Rig, **ids: Any) -> None:
+    rig.do(c.Skip(**ids))
+    rig.do(c.Retry(**ids))
+
+
+def complete_and_retry(rig: Rig, **ids: Any) -> None:
+    rig.do(c.CompleteByPerson(**ids))
+    rig.do(c.Retry(**ids))
+
+
+THERE_AND_BACK = (pause_and_resume, cancel_and_retry, skip_and_retry, complete_and_retry)
+
+
+@pytest.mark.parametrize("there_and_back", THERE_AND_BACK)
+def test_a_group_with_nothing_below_it_waits_again_after(
+    rig: Rig, there_and_back: Callable[..., None]
+) -> None:
+    rig.enqueue({"g": ()}, specs={"g": GROUP})
+    there_and_back(rig, task_id=rig.id("g"), actor="ada")
+    view = rig.views()["g"]
+    assert (view.status, view.state) == ("PENDING", "blocked")
+    assert view.why == "a group that has no task below it yet: add one with it as `parent`"
+    rig.enqueue({"ch": ()}, specs={"ch": {"parent": "g"}})
+    assert rig.views()["g"].why == "waits for ch"
+    finish(rig, "ch")
+    assert rig.statuses()["g"] == "COMPLETED"
+
+
+def test_a_heading_of_a_file_that_is_empty_by_now_is_done_once_it_is_resumed(rig: Rig) -> None:
+    """In a file all that is below a heading comes with it: it waits for nothing more."""
+    source = "plan.md"
+    rig.do(enqueue({"a": (), "g": ("a",)}, source=source, specs={"g": GROUP}))
+    ids: dict[str, Any] = {"task_id": rig.id("g"), "actor": "ada"}
+    rig.do(c.Pause(**ids))
+    left = enqueue({"g": ()}, source=source, specs={"g": GROUP})
+    rig.do(UpdatePlan(plan=left.plan, source=source, tasks=left.tasks, actor="ada"))
+    assert rig.statuses() == {"a": "CANCELLED", "g": "PAUSED"}
+    rig.do(c.Resume(**ids))
+    assert rig.statuses()["g"] == "COMPLETED"
+
+
+def test_a_group_that_no_longer_waits_for_anything_waits_for_a_first_task(rig: Rig) -> None:
+    """As one that came without: also where that happens while it is paused."""
+    for key, paused in (("g", False), ("h", True)):
+        rig.enqueue({f"{key}-ch": (), key: (f"{key}-ch",)}, specs={key: GROUP})
+        ids: dict[str, Any] = {"task_id": rig.id(key), "actor": "ada"}
+        if paused:
+            rig.do(c.Pause(**ids))
+        rig.do(EditTask(**ids, given={"depends_on": ()}))
+        if paused:
+            rig.do(c.Resume(**ids))
+        assert rig.views()[key].why == "a group that has no task below it yet: add one with it as `parent`"
+
+
+def test_what_is_asked_with_it_in_one_batch_sees_a_group_as_it_is(rig: Rig) -> None:
+    rig.enqueue({"g": (), "a": ()}, specs={"g": GROUP, "a": {"done": True}})
+    ids: dict[str, Any] = {"task_id": rig.id("g"), "actor": "ada"}
+    paused, resumed, there = rig.apply(
+        c.Pause(**ids), c.Resume(**ids), c.Depend(**ids, depends_on=(rig.id("a"),))
+    ).outcomes
+    assert [getattr(one, "status", one) for one in (paused, resumed, there)] == [
+        "PAUSED",
+        "PENDING",
+        "COMPLETED",
+    ]
+    opened, ended = rig.apply(c.Retry(**ids), c.Cancel(**ids)).outcomes
+    assert getattr(opened, "status", opened) == "COMPLETED", "all that is below it is done still"
+    assert getattr(ended, "code", ended) == "illegal_move"
 
 
 def test_a_task_that_is_done_already_closes_a_group_that_waited_for_one(rig: Rig) -> None:

@@ -89,6 +89,13 @@ def test_a_group_is_new_waits_for_its_tasks_and_takes_none_once_it_is_done(site:
     status, answer = add(**group)
     assert (status, answer["added"], answer["groupsAdded"]) == (201, 0, 1)
     assert add(**group)[0] == 200
+    for verb, then in (
+        ("pause", "PAUSED"),
+        ("resume", "PENDING"),
+        ("cancel", "CANCELLED"),
+        ("retry", "PENDING"),
+    ):
+        assert site.post(f"{TASKS}/{answer['taskIds'][0]}/{verb}", ADA)["status"] == then
     assert whys()["g"].startswith("a group that has no task below it yet")
     assert (add(key="ch", parent="g")[0], add(key="af", dependsOn=["g"])[0]) == (201, 201)
     assert (whys()["g"], whys()["af"]) == ("waits for ch", "waits for g")

@@ -317,7 +317,7 @@ class Engine:
         task = view.run(command.task_id, command)  # type: ignore[attr-defined]
         if isinstance(command, c.Retry) or (isinstance(command, c.Promote) and command.term is None):
             await reopen_for(view, command.task_id, self.policy)
-        return moved(task)
+        return moved(await view.settled(task))
 
     async def _release(self, view: View, command: c.Release) -> Answer:
         task = view.run(command.task_id, command)
@@ -352,7 +352,7 @@ class Engine:
         return moved(view.run(command.task_id, replace(command, lane_id=lane_id)))
 
     async def _depend(self, view: View, command: c.Depend) -> Answer:
-        return moved(await depend(view, command))
+        return moved(await view.settled(await depend(view, command)))
 
     def _topics(self, views: Collection[View], kinds: AbstractSet[type]) -> frozenset[str]:
         topics, limited = set[str](), self.policy.limited

@@ -23,7 +23,7 @@ from muster.model.people import ATTEMPT, THE_FILE
 from muster.model.profiles import Chooser, by_words, required
 from muster.model.rows import LaneKey, NewTask, Plan
 from muster.model.states import FailedDependency, TaskStatus
-from muster.model.task import Task, TaskFields
+from muster.model.task import Task, TaskFields, waits_for_first
 from muster.ports.found_rows import Existing
 from muster.ports.locks import PLANS, Locks, locks
 
@@ -377,8 +377,7 @@ class Enqueuer:
                 unmet=sum(not met for _, met in parents) if parents else 0,
                 actor=command.actor,
                 now=now,
-                # In a file all that is below a heading comes with it.
-                empty=spec.is_group and not spec.depends_on and not command.of_file,
+                empty=waits_for_first(spec, of_file=command.of_file),
             )
             new = NewTask(
                 **values_of(spec, now.wall_ms),

@@ -234,7 +234,7 @@ class PlanUpdater:
         fields = task_fields_of(replace(task_fields_of(kept), **given))
         await self._edit(view, kept, self._policy.filled(fields), ids, actor=command.actor, sealed=sealed)
         await view.flush()
-        return moved(view.task(kept.id))
+        return moved(await view.settled(view.task(kept.id)))
 
     def _absolute(self, given: Mapping[str, Any], now: Now) -> dict[str, Any]:
         """With points in time where durations were given."""

@@ -118,7 +118,7 @@ class Spending:
                     f"{dollars(spent)} are spent of the {dollars(most)} that task {task.id} may cost",
                     f"muster budget {task.id} USD",
                 )
-        return moved(view.run(task.id, command))
+        return moved(await view.settled(view.run(task.id, command)))
 
 
 def _cost(attempt: Attempt) -> int:

@@ -10,7 +10,16 @@ from muster.engine.fence import Incarnation
 from muster.engine.known import Known, Requests
 from muster.engine.outbox import Outbox
 from muster.model.answers import Moved
-from muster.model.commands import AppendLog, AttemptCommand, Command, Depend, Finish, Skip, Unblock
+from muster.model.commands import (
+    AppendLog,
+    AttemptCommand,
+    CloseGroup,
+    Command,
+    Depend,
+    Finish,
+    Skip,
+    Unblock,
+)
 from muster.model.edits import is_barrier
 from muster.model.errors import NotFound
 from muster.model.events import COORDINATOR, Event
@@ -28,7 +37,7 @@ from muster.model.states import (
     FailedDependency,
     TaskStatus,
 )
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import Attempt, Now, Task, waits_for_first
 from muster.model.webhooks import Telling
 from muster.model.wording import task_name
 from muster.ports.runtime import Chance
@@ -68,6 +77,8 @@ class View:
         self._changed_attempts: set[int] = set()
         self._opened: set[int] = set()
         self._completed: list[int] = []
+        self._closing: list[int] = []
+        """Groups that are done, unless nothing stands below them yet."""
         self._failed: list[tuple[int, int | None]] = []
         """Parents that ended without being done, each with the one child that is to be told; None: all."""
         self._writes = Writes.nothing()
@@ -186,8 +197,19 @@ class View:
         if not decision.follow_ups:
             return after
         for follow_up in decision.follow_ups:
-            self.run(task_id, follow_up)
+            if isinstance(follow_up, CloseGroup):
+                self._closing.append(
+                    task_id
+                )  # what stands below it is known once all of the command is written
+            else:
+                self.run(task_id, follow_up)
         return self._tasks[task_id]
+
+    async def settled(self, task: Task) -> Task:
+        """As it is once what follows from its move is done as well."""
+        if task.all_below_done:
+            await self.settle()
+        return self._tasks[task.id]
 
     def _keep_attempt(self, known: Attempt | None, attempt: Attempt, command: Command) -> None:
         task_id = attempt.task_id
@@ -257,11 +279,23 @@ class View:
         if (self._completed or self._failed) and self._writes.new_tasks:
             # Their edges to these parents must stand in the store, or nobody ever takes them off.
             await self.flush()
-        while self._completed or self._failed:
+        while self._closing or self._completed or self._failed:
+            if self._closing:
+                await self._close_groups()
             if self._completed:
                 await self._unblock()
             if self._failed:
                 await self._cascade()
+
+    async def _close_groups(self) -> None:
+        await self.flush()
+        closing, self._closing = dict.fromkeys(self._closing), []
+        for task_id in closing:
+            if not self.task(task_id).all_below_done:
+                continue  # closed already, or a neighbour in this batch has moved it on
+            kept = await self.tx.kept_task(task_id)
+            if kept is not None and not waits_for_first(kept, of_file=kept.from_file):
+                self.run(task_id, CloseGroup(task_id=task_id))
 
     async def _unblock(self) -> None:
         parents, self._completed = self._completed, []

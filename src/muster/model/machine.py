@@ -81,6 +81,4 @@ def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
     decision = _DECIDERS[type(command)](task, facts, command, now)
     if not decision.task.is_group or not decision.task.all_below_done:
         return decision
-    if task.all_below_done and not (isinstance(command, c.Depend) and command.depends_on):
-        return decision  # nothing stands below it yet
     return replace(decision, follow_ups=(*decision.follow_ups, c.CloseGroup(task_id=task.id)))

@@ -123,6 +123,14 @@ class TaskFields(CommonFields, frozen=True, kw_only=True, forbid_unknown_fields=
     """What its agent is to work with, as JSON: it finds it in a file."""
 
 
+def waits_for_first(group: TaskFields, *, of_file: bool) -> bool:
+    """Nothing stands below it yet, and something may come.
+
+    In a file all that is below a heading comes with it.
+    """
+    return group.is_group and not group.depends_on and not of_file
+
+
 class Task(Struct, frozen=True, gc=False):
     id: int
     workspace_id: int
@@ -206,7 +214,7 @@ class Task(Struct, frozen=True, gc=False):
 
     @property
     def all_below_done(self) -> bool:
-        """It is a group that is to be completed now."""
+        """It is a group that is to be completed now, unless nothing stands below it yet."""
         return self.is_group and self.unmet == 0 and self.status is TaskStatus.PENDING
 
     @property

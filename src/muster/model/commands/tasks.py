@@ -99,7 +99,10 @@ class Unblock(Command, frozen=True, kw_only=True):
 
 
 class CloseGroup(Command, frozen=True, kw_only=True):
-    """All that a group has waited for is done: follows the last of it in the same transaction."""
+    """All that a group has waited for is done: follows the last of it in the same transaction.
+
+    Not where nothing stands below it yet, which its row does not tell: who runs it looks (`waits_for_first`).
+    """
 
     task_id: int
 
