@@ -98,4 +98,10 @@ def test_what_is_looked_at_is_what_is_accepted():
     (resumed,) = pressed(state, "p")
     state.chosen = 2
     (paused,) = pressed(state, "p")
-    assert (resumed.action, resumed.seq, paused.action, paused.seq) == ("resume", 7, "pause", None)
+    assert (resumed.action, resumed.tag, paused.action, paused.tag) == ("resume", "7", "pause", "")
+
+
+def test_who_stops_an_attempt_means_that_one():
+    state = listed(task(1, "RUNNING", seq=7, epoch=2))
+    (cancelled,) = pressed(state, "cy")
+    assert (cancelled.action, cancelled.tag) == ("cancel", "7@2")

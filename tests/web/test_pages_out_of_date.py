@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from test_network import OPENLY, listening
@@ -93,6 +94,92 @@ def test_what_asks_first_is_for_what_it_was_asked_of(site: Site, reader: Reader,
     another_attempt(site, number)
     assert reader.send(old).status == 412
     assert statuses(site)["a"] == "PAUSED"
+
+
+def to_review(site: Site, job: Any) -> None:
+    site.post("/worker/v1/fail", site.of(job) | {"kind": "review", "message": "for you to review"})
+
+
+def to_a_question(site: Site, job: Any) -> None:
+    site.post("/worker/v1/park", site.of(job) | {"question": "Which one?"})
+
+
+def to_its_next_attempt(site: Site, job: Any) -> None:
+    site.post("/worker/v1/release", site.of(job) | {"reason": "drain"})
+    site.started("next")
+
+
+def act_of(reader: Reader, number: int, action: str) -> Form:
+    return next(
+        form
+        for form in reader.get(f"/tasks/{number}/{action}").forms
+        if form.action == f"/tasks/{number}/{action}"
+    )
+
+
+@pytest.mark.parametrize("since", [to_review, to_a_question, to_its_next_attempt])
+def test_who_stops_an_attempt_stops_no_other_and_no_work_that_waits(
+    site: Site, reader: Reader, since: Callable[[Site, Any], None]
+) -> None:
+    number = site.enqueue("a")["a"]
+    site.register(slots=9)
+    (job,) = site.started()
+    old = act_of(reader, number, "cancel")
+    many = reader.get("/bulk/cancel?plan=api").form("Cancel it")
+    site.post("/worker/v1/progress", site.of(job) | {"percent": 10, "step": "on"})
+    since(site, job)
+    before = site.get(f"/api/v1/agent-tasks/{number}")
+    refused = reader.send(old, reason="not needed & <gone>")
+    assert refused.status == 412 and "has changed since" in refused.text
+    assert "Since you looked" in refused.text
+    assert f'data-key="event-{before["events"][-1]["id"]}"' in refused.text
+    told = reader.send(many)
+    assert "Cancelled: 0 tasks" in told.text and "1 did not take it" in told.text
+    assert site.get(f"/api/v1/agent-tasks/{number}") == before, "nothing was changed"
+    assert "not needed &amp; &lt;gone&gt;</textarea>" in refused.text, "what was typed stands in it again"
+    reader.send(refused.form("Cancel"), reason="seen")
+    assert statuses(site)["a"] == "CANCELLED", "the button is there again, for the task as it is now"
+
+
+def test_an_attempt_that_goes_on_is_stopped_whatever_it_has_done_since(site: Site, reader: Reader) -> None:
+    numbers = site.enqueue("a", "b")
+    site.register(slots=9)
+    jobs = site.started()
+    old = act_of(reader, numbers["a"], "cancel")
+    many = reader.get("/bulk/cancel?plan=api").form("Cancel all 2")
+    for job in jobs:
+        site.post("/worker/v1/progress", site.of(job) | {"percent": 10, "step": "on"})
+    reader.send(old)
+    assert statuses(site)["a"] == "CANCELLED"
+    told = reader.send(many)
+    assert "Cancelled: 1 task" in told.text and "1 did not take it" in told.text
+    assert statuses(site) == {"a": "CANCELLED", "b": "CANCELLED"}
+
+
+@pytest.mark.parametrize(
+    ("action", "begin"), [("retry", "cancel"), ("skip", "pause"), ("archive", "cancel"), ("cancel", "pause")]
+)
+def test_what_cannot_be_any_more_is_told_with_what_has_happened(
+    site: Site, reader: Reader, action: str, begin: str
+) -> None:
+    number = site.enqueue("a")["a"]
+    site.post(f"/api/v1/agent-tasks/{number}/{begin}", {"actor": "user:ann"})
+    old = act_of(reader, number, action)
+    site.register(slots=9)
+    site.post(
+        f"/api/v1/agent-tasks/{number}/{'retry' if begin == 'cancel' else 'resume'}", {"actor": "user:bob"}
+    )
+    site.started()
+    before = site.get(f"/api/v1/agent-tasks/{number}")
+    typed = {} if action == "archive" else {"note" if action == "retry" else "reason": "my words"}
+    refused = reader.send(old, **typed)
+    assert refused.status in {409, 412} and "user:bob" in refused.text
+    assert site.get(f"/api/v1/agent-tasks/{number}") == before
+    assert all(text in refused.text for text in typed.values())
+    if action == "cancel":
+        assert refused.form("Cancel")
+    else:
+        assert "is not possible now" in refused.text
 
 
 def test_an_answer_is_for_the_wish_that_was_read(site: Site, reader: Reader) -> None:

@@ -113,6 +113,25 @@ def test_what_has_changed_since_is_left_alone(site: Site, ids: dict[str, int]) -
         assert task.act("cancel", task.etag())[0] == 200
 
 
+def test_an_attempt_that_is_at_it_still_may_have_gone_on(site: Site) -> None:
+    numbers = site.enqueue("a", "b")
+    site.register(slots=2)
+    jobs = {job["key"]: job for job in site.started()}
+    with listening(site, OPENLY) as port, Line(port) as line:
+        tasks = {key: Task(line, number) for key, number in numbers.items()}
+        seen = {key: task.etag().strip('"') for key, task in tasks.items()}
+        for job in jobs.values():
+            site.post("/worker/v1/progress", site.of(job) | {"percent": 10, "step": "on"})
+        changed = (412, "precondition_failed")
+        assert tasks["a"].act("cancel", f'"{seen["a"]}"') == changed
+        assert tasks["a"].act("cancel", f'"{seen["a"]}@2"') == changed
+        assert tasks["a"].act("cancel", f'"{seen["a"]}@"') == changed
+        assert tasks["a"].act("cancel", f'"{seen["a"]}@1"')[0] == 200
+        site.post("/worker/v1/fail", site.of(jobs["b"]) | {"kind": "review", "message": "look"})
+        assert tasks["b"].act("cancel", f'"{seen["b"]}@1"') == changed
+        assert tasks["b"].act("cancel", tasks["b"].etag())[0] == 200
+
+
 def test_of_many_who_have_seen_the_same_one_wins(site: Site, ids: dict[str, int]) -> None:
     """They come in one batch of the engine as well: what was decided before in it counts."""
     with listening(site, OPENLY) as port, Line(port) as line:

@@ -219,7 +219,7 @@ class PlanUpdater:
         if kept is None:
             raise NotFound(f"there is no task {command.task_id}", "muster task list")
         await view.load([kept.id])
-        refuse_changed(view.task(kept.id), command.if_seq)
+        refuse_changed(view.task(kept.id), command.if_seen)
         given = self._absolute(command.given, view.now)
         ids = {name: number for number, name, _ in kept.dependencies}
         if "depends_on" in given:

@@ -275,7 +275,7 @@ class EditTask(c.Command, frozen=True, kw_only=True):
     actor: c.Name
     given: dict[str, Any]
     """By field of a Spec; see `edited`."""
-    if_seq: c.Count | None = None
+    if_seen: c.Seen | None = None
     """As in PersonCommand."""
 
 

@@ -98,16 +98,16 @@ def body_of_form(action: Action, fields: Mapping[str, str]) -> Json:
     return body
 
 
-def seq_seen(action: str, task: Json) -> int | None:
-    """Of the newest event that whoever does this has seen; None: it is meant whatever has happened since.
+def tag_seen(action: str, task: Json) -> str:
+    """As what whoever does this has seen the task, for `If-Match`; empty: it is meant whatever has happened.
 
-    While an attempt holds a task its events come all the time, and what may be done with it then is to stop it.
+    While an attempt holds a task its events come all the time, and who stops it means that attempt.  An edit
+    tells itself what it is an edit of.
     """
     wanted = TASK_ACTIONS.get(action)
-    if (wanted is not None and not wanted.as_seen) or task["status"] in HELD:
-        return None
-    seq: int = task["seq"]
-    return seq
+    if task["status"] not in HELD:
+        return "" if wanted is not None and not wanted.as_seen else f"{task['seq']}"
+    return f"{task['seq']}@{task['epoch']}" if wanted is not None and wanted.as_seen else ""
 
 
 def possible_for_plan(plan: Json, *, settled: bool) -> list[str]:

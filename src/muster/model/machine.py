@@ -77,7 +77,7 @@ def decide(task: Task, facts: Facts, command: c.Command, now: Now) -> Decision:
     written then.
     """
     if isinstance(command, c.PersonCommand):
-        refuse_changed(task, command.if_seq)
+        refuse_changed(task, command.if_seen)
     decision = _DECIDERS[type(command)](task, facts, command, now)
     if not decision.task.is_group or not decision.task.all_below_done:
         return decision

@@ -348,18 +348,22 @@ def etag(seq: int) -> tuple[str, str]:
     return "etag", f'"{seq}"'
 
 
-def if_seq(request: Request) -> int | None:
+_TAG = re.compile(r'"?([0-9]{1,16})(?:@([0-9]{1,16}))?"?')
+"""`"7"`, or `"7@2"` where attempt 2 was at it."""
+
+
+def if_seen(request: Request) -> c.Seen | None:
     """What `If-Match` says; None for any.  Raises PreconditionFailed for what is the tag of no task."""
     said = request.header(b"if-match").strip()
     if said in {"", "*"}:
         return None
-    number = said.strip('"')
-    if not (number.isascii() and number.isdigit() and len(number) < 17):
+    tag = _TAG.fullmatch(said)
+    if tag is None:
         raise PreconditionFailed(
             f"If-Match: {said[:40]} is the ETag of no task; nothing was changed",
             "take it from a GET of the task",
         )
-    return int(number)
+    return c.Seen(int(tag[1]), held_by=int(tag[2] or 0))
 
 
 def json_text(raw: msgspec.Raw) -> str:

@@ -37,7 +37,7 @@ from muster.web.http import (
     decode_body,
     decode_query,
     error_reply,
-    if_seq,
+    if_seen,
     json_reply,
     refuse_doubles,
 )
@@ -223,7 +223,7 @@ class Routes:
 
         async def execute_if(web: Backend, request: Request, body: Any, task_id: int) -> object:
             fields = {name: getattr(body, name) for name in names}
-            return await web.engine.execute(shape(task_id=task_id, if_seq=if_seq(request), **fields))
+            return await web.engine.execute(shape(task_id=task_id, if_seen=if_seen(request), **fields))
 
         body = lambda: body_of(shape, names) if names else shape  # noqa: E731
         steers = issubclass(shape, c.PersonCommand)

@@ -34,7 +34,7 @@ from muster.web.http import (
     WaitSeconds,
     bad_parameter,
     etag,
-    if_seq,
+    if_seen,
     invalid_body,
     json_reply,
     json_text,
@@ -338,7 +338,7 @@ async def _edit(web: Backend, request: Request, task_id: int, body: dict[str, An
     except msgspec.ValidationError as error:
         raise invalid_body(error) from error
     return await web.engine.execute(
-        EditTask(task_id=task_id, actor=actor, given=changes, if_seq=if_seq(request))
+        EditTask(task_id=task_id, actor=actor, given=changes, if_seen=if_seen(request))
     )
 
 
@@ -368,7 +368,7 @@ async def change(web: Backend, request: Request, task_id: int, body: dict[str, A
     }[status.status]
     # What is edited first is edited while it waits; what is final is refused by its status.
     if not others or (await one_task(web, task_id)).status in FINAL:
-        return await web.engine.execute(replace(command, if_seq=if_seq(request)))
+        return await web.engine.execute(replace(command, if_seen=if_seen(request)))
     await _edit(web, request, task_id, body)
     return await web.engine.execute(command)
 
@@ -403,7 +403,7 @@ async def complete(web: Backend, request: Request, task_id: int, body: TaskDoneB
     if who is None:
         kept = None if result == "null" else result
         return await web.engine.execute(
-            c.CompleteByPerson(actor=actor, if_seq=if_seq(request), result=kept, **said)
+            c.CompleteByPerson(actor=actor, if_seen=if_seen(request), result=kept, **said)
         )
     if who.by_hand:
         return await web.engine.execute(

@@ -41,7 +41,7 @@ class Prompt(NamedTuple):
     row: Json
     """As it was when it was asked for: a task, a plan, or a provider."""
     body: Mapping[str, Any] = {}
-    seq: int | None = None
+    tag: str = ""
     """Of the newest event that was seen of it; it is refused where there is a newer one."""
     label: str = ""
     """What it is called where it is told that it was done."""
@@ -133,7 +133,7 @@ class Dialog:
     """Fields that have to be filled in."""
     body: Callable[[Mapping[str, str]], Json] | None = None
     """Of what was written; None: as forms of the pages do.  Raises MusterError."""
-    seq: int | None = None
+    tag: str = ""
     work: ReviewedWork | None = None
     rows: tuple[Json, ...] = ()
     at: int = _QUESTION
@@ -201,10 +201,10 @@ class Dialog:
         made = Action(self.label, tuple(self.fields))
         body = self.body(fields) if self.body is not None else body_of_form(made, fields)
         label = {True: "Allow", False: "Deny"}.get(more.get("allow", ""), self.label)
-        return Prompt(self.action, self.row, {**body, **more}, self.seq, label, self.work, self.rows)
+        return Prompt(self.action, self.row, {**body, **more}, self.tag, label, self.work, self.rows)
 
 
-def dialog_of(action: str, row: Json, seq: int | None = None) -> Dialog:
+def dialog_of(action: str, row: Json, tag: str = "") -> Dialog:
     """What is asked before `action` is done with a task or a plan."""
     wanted = _form(action, row)
     made = Dialog(
@@ -216,7 +216,7 @@ def dialog_of(action: str, row: Json, seq: int | None = None) -> Dialog:
         label=wanted.label,
         sure=bool(wanted.warns),
         needs=frozenset(one.name for one in wanted.fields if one.required),
-        seq=seq,
+        tag=tag,
     )
     return _answering(made, row) if action == "answer" else made
 

@@ -26,7 +26,7 @@ from muster.config.project import Project
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.diffs import parsed
 from muster.model.errors import MusterError, Unavailable
-from muster.model.forms import other_question, seq_seen
+from muster.model.forms import other_question, tag_seen
 from muster.model.json_value import Json
 from muster.model.needs import gathered
 from muster.model.reviews import refuse_other_work, work_of
@@ -297,7 +297,7 @@ class LiveFeed:
 
     def _do(self, asked: Prompt, ref: str) -> str:
         """What has become of it.  Raises MusterError."""
-        row, seq = asked.row, asked.seq
+        row, tag = asked.row, asked.tag
         if asked.action == COMING:
             self._coming = self._api.get(path_to(row, "merge"))
             return ""
@@ -308,16 +308,16 @@ class LiveFeed:
             now = detail["task"]
             if (now["question"], now["wish"]) != (row["question"], row["wish"]):
                 raise other_question(ref, now["question"], TaskStatus(now["status"]))
-            seq = detail["events"][-1]["seq"]
+            tag = str(detail["events"][-1]["seq"])
         if asked.work is not None:
             told = self._api.get(task_path(row["id"], "diff"), {"attempt": asked.work.of[1]})
             refuse_other_work(told["base"], told["head"], asked.work.seen)
-        self._post(row, asked, seq)
+        self._post(row, asked, tag)
         return f"{ref}: {asked.label}: done"
 
-    def _post(self, row: Json, asked: Prompt, seq: int | None) -> None:
+    def _post(self, row: Json, asked: Prompt, tag: str) -> None:
         """Raises MusterError."""
-        headers = self._headers if seq is None else {**self._headers, "If-Match": f'"{seq}"'}
+        headers = {**self._headers, "If-Match": f'"{tag}"'} if tag else self._headers
         api = Api(self._connection, headers)
         api.post(path_to(row, asked.action), {"actor": actor(), **asked.body})
 
@@ -326,7 +326,7 @@ class LiveFeed:
         done, problems = 0, list[str]()
         for row in asked.rows:
             try:
-                self._post(row, asked, seq_seen(asked.action, row))
+                self._post(row, asked, tag_seen(asked.action, row))
             except Unavailable as error:
                 left = len(asked.rows) - done - len(problems)
                 problems.append(

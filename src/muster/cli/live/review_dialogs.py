@@ -13,7 +13,7 @@ from muster.model.wording import counted
 COMMENT = "comment"
 
 
-def sending_back(action: str, row: Json, seq: int | None, review: Review | None) -> Dialog:
+def sending_back(action: str, row: Json, tag: str, review: Review | None) -> Dialog:
     """Work goes back to its agent with a note, of which the comments on its lines are a part."""
     epoch = review.work.of[1] if review is not None else row["epoch"]
     remarks = review.said() if review is not None else []
@@ -28,7 +28,7 @@ def sending_back(action: str, row: Json, seq: int | None, review: Review | None)
         sure=False,
         needs=frozenset() if remarks else frozenset({"words"}),
         body=lambda written: {"note": review_note(f"attempt {epoch}", written["words"].strip(), remarks)},
-        seq=seq,
+        tag=tag,
         at=0,
         work=review.work if remarks and review is not None else None,
     )

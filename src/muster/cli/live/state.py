@@ -29,7 +29,7 @@ from muster.cli.live.review_dialogs import COMMENT, commenting, merging, sending
 from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id
 from muster.cli.output import ref_of
 from muster.model.access import RIGHTS, Right, Role
-from muster.model.forms import seq_seen
+from muster.model.forms import tag_seen
 from muster.model.json_value import Json
 from muster.model.keys import BY_KEY, KEYS, KeyBinding
 from muster.model.reviews import REMARKS_MAX
@@ -462,17 +462,17 @@ class State:
         if action == "merge":
             self.message = "what it would bring is asked for"
             return Prompt(COMING, row)
-        seq = None if "kind" in row else seq_seen(action, row)
+        tag = "" if "kind" in row else tag_seen(action, row)
         looked_at = self.review_shown.work.of[1] if self.review_shown is not None else row["epoch"]
         if action == "accept" and looked_at != row["epoch"]:
             self.message = f"attempt {row['epoch']} is newer than what you look at; {NOTHING}"
             return None
         if key.key == "b":
-            self.dialog = sending_back(action, row, seq, self.review_shown)
+            self.dialog = sending_back(action, row, tag, self.review_shown)
         elif action in AT_ONCE:
-            return Prompt(action, row, seq=seq, label=label_of(action, row))
+            return Prompt(action, row, tag=tag, label=label_of(action, row))
         else:
-            self.dialog = self._unsent.again(dialog_of(action, row, seq))
+            self.dialog = self._unsent.again(dialog_of(action, row, tag))
         return None
 
     def _act_on_all(self, action: str) -> None:

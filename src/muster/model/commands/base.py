@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from muster.model.scalars import Count, Id, Key, Name, Seconds
+from muster.model.scalars import Id, Key, Name, Seconds
 from muster.model.task import TaskFields
 
 CHECKPOINT_BYTES_MAX = 1 << 20
@@ -20,13 +20,23 @@ class Command(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     """Base of all commands."""
 
 
+class Seen(Struct, frozen=True, gc=False):
+    """A task as somebody has looked at it."""
+
+    seq: int
+    """The number of its last event."""
+    held_by: int = 0
+    """The epoch of the attempt that was at it, whose events come all the time: as long as that one holds the task
+    it counts as unchanged.  0: none, or nothing is to have happened at all."""
+
+
 class PersonCommand(Command, frozen=True, kw_only=True):
     """Base of what people do to a task."""
 
     task_id: int
     actor: Name
-    if_seq: Count | None = None
-    """Only while this is the number of the task's last event: nothing has changed since the person has looked."""
+    if_seen: Seen | None = None
+    """Only while the task is as the person has seen it."""
 
 
 class CoordinatorCommand(Command, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from muster.model.edits import Edit
 from muster.model.errors import BadInput, PreconditionFailed, StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
-from muster.model.states import TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
+from muster.model.states import HELD, TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 
 
@@ -206,12 +206,14 @@ def lapsed(attempt: Attempt, now: Now) -> bool:
     return overdue or now.mono_ms >= attempt.lease_until_ms
 
 
-def refuse_changed(task: Task, if_seq: int | None) -> None:
-    """Raises PreconditionFailed where the task's last event is another one than that."""
-    if if_seq is not None and if_seq != task.event_seq:
+def refuse_changed(task: Task, seen: c.Seen | None) -> None:
+    """Raises PreconditionFailed where the task is not any more as it was seen."""
+    if seen is None or seen.seq == task.event_seq:
+        return
+    if not (seen.held_by and seen.held_by == task.epoch and task.status in HELD):
         of_attempt = f", at attempt {task.epoch}" if task.epoch else ""
         raise PreconditionFailed(
-            f"task {task.id} has changed since: its last event was {if_seq}, and is {task.event_seq}, "
+            f"task {task.id} has changed since: its last event was {seen.seq}, and is {task.event_seq}, "
             f"now it is {task.status}{of_attempt}; nothing was changed",
             f"muster task show {task.id}",
         )

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.model.actions import statuses_for
 from muster.model.errors import BadInput, NotFound
-from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, seq_seen
+from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, tag_seen
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
@@ -32,7 +32,7 @@ routes = Routes(pages=True)
 NAMED_MAX = 50
 PAGES_MAX = 50
 """Of BULK_MAX tasks, that are looked through for one page."""
-_PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16})?")
+_PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16}(@[0-9]{1,16})?)?")
 
 
 class _Possible(NamedTuple):
@@ -142,8 +142,8 @@ def _seen(action: str, task: TaskView) -> str:
     """The task, and as what it was looked at."""
     from muster.web.pages.render import json_of
 
-    seq = seq_seen(action, json_of(task))
-    return f"{task.id}" if seq is None else f"{task.id}:{seq}"
+    tag = tag_seen(action, json_of(task))
+    return f"{task.id}:{tag}" if tag else f"{task.id}"
 
 
 def _ids(text: str) -> dict[int, str]:
@@ -154,7 +154,7 @@ def _ids(text: str) -> dict[int, str]:
             "this form names no tasks that can be read; nothing was changed", "open its page again"
         )
     pairs = (part.partition(":") for part in parts)
-    return {int(number): seq for number, _, seq in pairs}
+    return {int(number): tag for number, _, tag in pairs}
 
 
 def _known(action: str) -> Action:

@@ -12,11 +12,13 @@ import msgspec
 
 from muster.model.forms import Action
 from muster.model.json_value import Json
-from muster.web.http import Reply, Request
+from muster.web.http import Problem, Reply, Request
 from muster.web.rights import refuse
 from muster.web.visits import BACK
 
 SEQ = "seq"
+ASKED_AGAIN = frozenset({400, 409, 412, 413, 422})
+"""Answers that are about what a form says, or about what it is for: it is shown again with them."""
 _KEPT = frozenset({b"authorization", b"muster-attempt", b"x-request-id"})
 
 
@@ -35,7 +37,7 @@ async def ask_api(
 ) -> Reply:
     """The API's answer to the same caller."""
     headers = [one for one in request.headers if one[0].lower() in _KEPT]
-    if if_match.isdigit():
+    if if_match:  # a form whose word was changed is no form of ours, and is refused for it
         headers.append((b"if-match", f'"{if_match}"'.encode()))
     data = msgspec.json.encode({"actor": local_actor(), **body})
     asked = Request(method, path, headers, data, request.peer, address=request.address)
@@ -54,15 +56,30 @@ def refused_form(request: Request, reply: Reply, action: Action, fields: Json) -
     """Says why, and gives back what was written."""
     from muster.web.pages.render import refusal
 
-    written = [fields[field.name] for field in action.fields if field.long and fields.get(field.name)]
-    return refusal(request, reply, written=written)
+    return refusal(request, reply, written=written_in(action, fields))
+
+
+def written_in(action: Action, fields: Json) -> list[str]:
+    """What somebody has thought about."""
+    return [fields[field.name] for field in action.fields if field.long and fields.get(field.name)]
+
+
+def problem_of(reply: Reply) -> Json:
+    """What a refusal says, for a page."""
+    found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
+    return found
+
+
+def stood_on(fields: Json, usual: str) -> str:
+    """The page of ours that the form stood on; `usual` where it names none."""
+    path: str = fields.get(BACK, "")
+    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if ours else usual
 
 
 def back_to(fields: Json, usual: str, done: str = "") -> Reply:
     """Shows a page of ours again: the one that the form stood on."""
-    path, _, query = fields.get(BACK, "").partition("?")
-    if not path.startswith("/") or path.startswith(("//", "/\\")) or not path.isprintable():
-        path, query = usual, ""
+    path, _, query = stood_on(fields, usual).partition("?")
     kept = [part for part in query.split("&") if part and not part.startswith("done=")]
     asked = "&".join([*kept, *([f"done={quote(done)}"] if done else [])])
     target = quote(path, safe="/%:@,;+") + (f"?{quote(asked, safe='=&%+,;:/')}" if asked else "")

@@ -22,7 +22,7 @@ from muster import __version__
 from muster.model import shown
 from muster.model.access import RIGHTS, Role
 from muster.model.errors import BadInput
-from muster.model.forms import POOL_ACTIONS, seq_seen
+from muster.model.forms import POOL_ACTIONS, tag_seen
 from muster.model.json_value import Json
 from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
@@ -140,7 +140,7 @@ def _environment() -> jinja2.Environment:
         "paused_line": shown.paused_line,
         "paused_next": shown.paused_next,
         "pool_actions": POOL_ACTIONS,
-        "seq_seen": seq_seen,
+        "tag_seen": tag_seen,
     }
     made.filters |= {
         "age": shown.age,

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-import msgspec
-
 from muster.hosts.detached_call import detached_call
 from muster.model import commands as c
 from muster.model.diffs import FileDiff, parsed
@@ -26,8 +24,8 @@ from muster.model.wording import task_name
 from muster.ports.works import WorkChange
 from muster.web.backend import Backend
 from muster.web.holders import one_task
-from muster.web.http import Problem, Reply, Request, error_reply
-from muster.web.pages.forms import SEQ, ask_api, back_to
+from muster.web.http import Reply, Request, error_reply
+from muster.web.pages.forms import SEQ, ask_api, back_to, problem_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
@@ -103,7 +101,7 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         reply = error_reply(error)
     if reply.status >= 400:
         return await _task_page(
-            web, request, task_id, query, draft=draft, first=first, problem=_problem(reply)
+            web, request, task_id, query, draft=draft, first=first, problem=problem_of(reply)
         )
     return back_to({}, f"/tasks/{task_id}", action)
 
@@ -130,7 +128,7 @@ async def judge_plan(web: Backend, request: Request, plan: str, query: ReviewQue
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
-        return await _plan_page(web, request, plan, draft=draft, first=first, problem=_problem(reply))
+        return await _plan_page(web, request, plan, draft=draft, first=first, problem=problem_of(reply))
     return back_to({}, f"/plans/{quote(plan, safe='')}", "review")
 
 
@@ -235,11 +233,6 @@ def _split(name: str) -> tuple[int, str]:
     matched = _PLACE.fullmatch(name)
     assert matched is not None, "only such are kept"
     return int(matched[1]), matched[2]
-
-
-def _problem(reply: Reply) -> Json:
-    found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
-    return found
 
 
 async def _task_page(

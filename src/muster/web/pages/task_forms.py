@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from muster.model.errors import Conflict, MusterError, NotFound
 from muster.model.forms import BULK, TASK_ACTIONS, Action, body_of_form, other_question
@@ -12,11 +12,24 @@ from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import SEQ, ask_api, back_to, refuse_action, refused_form
+from muster.web.pages.forms import (
+    ASKED_AGAIN,
+    SEQ,
+    ask_api,
+    back_to,
+    problem_of,
+    refuse_action,
+    refused_form,
+    stood_on,
+    written_in,
+)
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
 routes = Routes(pages=True)
+
+SINCE_MAX = 20
+"""Events that are shown of what has happened since somebody has looked."""
 
 
 def offered(tasks: Iterable[Json]) -> list[str]:
@@ -28,13 +41,10 @@ def offered(tasks: Iterable[Json]) -> list[str]:
 @routes.get("/tasks/{task_id:id}/{action}")
 async def confirm(web: Backend, request: Request, task_id: int, action: str) -> Reply:
     """A form with what the action needs to know, or a last question."""
-    from muster.web.pages.render import json_of, page
-
     wanted = _known(action)
     refuse_action(request, f"/api/v1/agent-tasks/{task_id}/{action}")
-    detail = json_of(await web.queries.task(task_id))
-    _refuse_impossible(detail["task"]["actions"], action)
-    return page(request, "confirm.html", action=action, wanted=wanted, detail=detail, task=detail["task"])
+    _refuse_impossible((await one_task(web, task_id)).actions, action)
+    return await _form(web, request, task_id, action, wanted)
 
 
 @routes.post("/tasks/{task_id:id}/{action}")
@@ -48,9 +58,45 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
         reply = await ask_api(request, path, body_of_form(wanted, fields), if_match=fields.get(SEQ, ""))
     except MusterError as error:
         reply = error_reply(error)
+    if reply.status in ASKED_AGAIN:
+        return await _form(web, request, task_id, action, wanted, refused=reply, fields=fields)
     if reply.status >= 400:
         return refused_form(request, reply, wanted, fields)
     return back_to(fields, f"/tasks/{task_id}", action)
+
+
+async def _form(
+    web: Backend,
+    request: Request,
+    task_id: int,
+    action: str,
+    wanted: Action,
+    *,
+    refused: Reply | None = None,
+    fields: Json | None = None,
+) -> Reply:
+    """Its form; `refused` with these fields it is for the task as it is now, with what has happened meanwhile."""
+    from muster.web.pages.render import json_of, page
+
+    detail = json_of(await web.queries.task(task_id))
+    task, values = detail["task"], fields or {}
+    seen = values.get(SEQ, "").partition("@")[0]
+    since = [one for one in detail["events"] if seen.isdecimal() and one["seq"] > int(seen)]
+    return page(
+        request,
+        "confirm.html",
+        status=refused.status if refused else 200,
+        action=action,
+        wanted=wanted,
+        detail=detail,
+        task=task,
+        problem=problem_of(refused) if refused else None,
+        since=since[-SINCE_MAX:],
+        possible=action in task["actions"],
+        values={field.name: values.get(field.name, "") for field in wanted.fields},
+        written=written_in(wanted, values),
+        back=stood_on(values, f"/tasks/{task_id}"),
+    )
 
 
 def _refuse_other_question(task: TaskView, asked: str) -> None:
@@ -69,7 +115,7 @@ def _known(action: str) -> Action:
     return found
 
 
-def _refuse_impossible(actions: list[str], action: str) -> None:
+def _refuse_impossible(actions: Sequence[str], action: str) -> None:
     """Raises Conflict."""
     if action not in actions:
         now = ", ".join(actions) or "nothing"
