@@ -93,6 +93,29 @@ def test_each_task_works_apart_and_their_work_comes_together(repository):
     assert "done by attempt 2" in why and "exit code 1" in why
 
 
+def test_work_that_is_tried_again_shows_what_is_new_of_it_alone(repository):
+    """Neither what it has published itself nor what others have since."""
+    script = 'echo "$MUSTER_EPOCH" > "one-$MUSTER_EPOCH.txt"'
+    plan = f"# P\n- [ ] One {{#one}}\n  {script}\n- [ ] Two {{#two after=one}}\n  echo 2 > two.txt\n"
+    (repository / "plan.md").write_text(plan)
+    assert muster(repository, "run", "plan.md").returncode == 0
+    assert muster(repository, "task", "retry", "one", "--note", "one more").returncode == 0
+    assert muster(repository, "run", "plan.md").returncode == 0
+    listed = json.loads(muster(repository, "attempt", "list", "one", "--json").stdout)
+    assert [attempt["status"] for attempt in listed] == ["completed", "completed"]
+    number = json.loads(muster(repository, "task", "show", "one", "--json").stdout)["task"]["id"]
+    diff = {
+        "command": muster(repository, "attempt", "diff", "one").stdout,
+        "api": json.loads(muster(repository, "api", "get", f"/api/v1/agent-tasks/{number}/diff").stdout)[
+            "diff"
+        ],
+    }
+    for told in diff.values():
+        assert "one-2.txt" in told and "one-1.txt" not in told and "two.txt" not in told, diff
+    assert "one-1.txt" in muster(repository, "attempt", "diff", "one#1").stdout
+    assert "one-2.txt" in git(repository, "ls-tree", "--name-only", "muster/plan/p")
+
+
 def test_boxes_that_muster_has_ticked_are_no_change_to_commit(project):
     (project / "plan.md").write_text("# P\n- [ ] One {#one changes=none}\n  true\n")
     commit_first(project, "muster.toml", "plan.md")

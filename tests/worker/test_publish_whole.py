@@ -158,14 +158,67 @@ def test_work_that_began_beside_the_branch_shows_itself_alone(repository, home, 
     assert publish(again).changed
 
 
-def test_what_was_published_already_stays_the_tasks_work(repository, home, pair):
+@pytest.mark.parametrize("cleared", [False, True])
+def test_an_attempt_at_work_that_is_published_shows_what_it_changes_itself(repository, home, pair, cleared):
+    one, other = pair()
+    publish(other)
+    publish(one)
+    if cleared:
+        other.clear()
+    again = tree(repository, "y", epoch=2)
+    again.prepare()
+    assert again.diff() == "", "neither its own work again nor that of others"
+    (again.cwd / "more").write_text("more\n")
+    again.keep()
+    assert changed_by(again) == ["more"] and changed_by(other) == ["y"]
+    late = tree(repository, "z")
+    late.prepare()
+    (late.cwd / "z").write_text("z\n")
+    late.keep()
+    publish(late)
+    third = tree(repository, "y", epoch=3)
+    third.prepare()
+    third.keep()
+    assert changed_by(third) == ["more"], "what is not published yet stays the task's"
+    assert publish(third).changed
+    assert changed_by(third) == ["more"]
+
+
+def test_what_an_agent_adds_after_its_branch_was_merged_and_deleted_is_shown_alone(repository, home, pair):
+    one, other = pair()
+    publish(other)
+    publish(one)
+    git(home, "merge", "--quiet", "--no-edit", BRANCH)
+    git(home, "branch", "--quiet", "-D", BRANCH)
+    again = tree(repository, "y", epoch=2)
+    again.prepare()
+    (again.cwd / "more").write_text("more\n")
+    again.keep()
+    assert changed_by(again) == ["more"]
+
+
+def test_what_was_published_without_being_told_stays_the_tasks_work(repository, home, pair):
+    """Its worker was killed after the branch had moved: an attempt that runs no agent tells it."""
     one, other = pair()
     publish(other)
     publish(one)
     again = tree(repository, "y", epoch=2)
+    again.prepare(merge=False)
+    assert publish(again).changed
+    assert "y" in changed_by(again)
+
+
+@pytest.mark.parametrize("others", [False, True])
+def test_an_agent_that_adds_nothing_to_what_is_published_has_changed_nothing(repository, home, pair, others):
+    one, other = pair()
+    publish(other)
+    if others:
+        publish(one)
+    again = tree(repository, "y", epoch=2)
     again.prepare()
     again.keep()
-    assert "y" in changed_by(again)
+    published = publish(again)
+    assert (published.changed, published.there) == (False, False)
 
 
 def test_a_conflict_shows_both_sides_and_no_other_files(conflicting):

@@ -11,7 +11,7 @@ def base_now(repository: Repository, base: str, *, head: str, tip: str, own: Ite
     """The commit against which the work at `head` shows what this task has changed, and nothing else.
 
     It began at `base`; what `head` has of the plan's branch at `tip` beyond that is the work of others.  `own` is
-    what was kept of the task.
+    what was kept of the task, as far as it is shown.
     """
     merged = repository.ask("merge-base", head, tip).stdout.partition("\n")[0].strip()
     if not merged or repository.is_ancestor(merged, base):

@@ -147,7 +147,7 @@ class Worktree(Struct, frozen=True):
                 if self.checking.exists():  # its worker was killed: what it had collected is at HEAD
                     self.sweep()
                 base, origin = begun.base, begun.epoch if begun.epoch != self.epoch else None
-            # It stays over all attempts: what the task has done is what people and agents are shown.
+            # It stays until something is published: what the task has done is what people and agents are shown.
             repository.run("update-ref", refs.base, base)
             self._mark(base)
             if not self.branched:
@@ -156,7 +156,7 @@ class Worktree(Struct, frozen=True):
             told = [self._hand_over(origin)]
             if merge and origin is not None:
                 told.append(self._catch_up())
-                self.level_base()
+                self.level_base(begins=True)
             return "  ".join(filter(None, told))
 
     def diff(self) -> str:
@@ -473,18 +473,17 @@ class Worktree(Struct, frozen=True):
         plans, message = self.plan_files, self.message()
         return merge_plan(self.repository, self.path, tip=tip, keep=keep, message=message, plans=plans)
 
-    def level_base(self) -> None:
-        """What others have published and was merged into this is where it begins, and no work of its own.
-
-        Call it with the repository's lock.
+    def level_base(self, *, begins: bool = False) -> None:
+        """What others have published and was merged into this is where it begins, and no work of its own; for an
+        attempt that `begins`, what the task itself has published as well.  Call it with the repository's lock.
         """
-        repository, begun, tip = self.repository, self.own(), self.plan_tip()
+        repository, path, begun = self.repository, self.path, self.own()
+        # A person may have merged the branch, and have deleted it.
+        tip = self.plan_tip() or (repository.run("rev-parse", "HEAD") if begins else None)
         if begun is None or tip is None:
             return
-        head = repository.commit_of("MERGE_HEAD", self.path) or repository.run(
-            "rev-parse", "HEAD", cwd=self.path
-        )
-        own = (commit for _, commit in self._kept_before())
+        head = repository.commit_of("MERGE_HEAD", path) or repository.run("rev-parse", "HEAD", cwd=path)
+        own = () if begins else (commit for _, commit in self._kept_before())
         base = base_now(repository, begun.base, head=head, tip=tip, own=own)
         if base != begun.base:
             repository.run("update-ref", self.base, base)
