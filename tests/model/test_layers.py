@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from muster.app.settings import load_config, load_with_origins
-from muster.config.keys import KEYS
+from muster.config.keys import KEYS, Key
 from muster.config.layers import user_file
 from muster.config.settings import Config
-from muster.config.variables import OURS, VARIABLES, unknown_in
+from muster.config.variables import OURS, VARIABLES, unknown_in, variable_of
 from muster.model.errors import BadConfig
 
 SOURCE = Path(__file__).parents[2] / "src" / "muster"
@@ -166,6 +166,45 @@ def test_values_of_variables_need_no_quotes(place: Place) -> None:
     assert (config.task.timeout_s, config.health.sweep_s, config.workers.count) == (5400, 0.5, 3)
     assert (config.git.merge, config.git.setup, config.default_agent) == (False, "true", "shell")
     assert config.task.retries == Config().task.retries, "an empty variable counts as unset"
+
+
+_LIKE_OTHERS = (
+    "17430",
+    "0.5",
+    "true",
+    "false",
+    "1979-05-27",
+    "07:32:00",
+    "1979-05-27T07:32:00Z",
+    "[1]",
+    "{}",
+    "inf",
+)
+
+
+@pytest.mark.parametrize("text", _LIKE_OTHERS)
+@pytest.mark.parametrize("key", [key for key in KEYS if str in key.takes and int not in key.takes])
+def test_a_text_that_looks_like_something_else_is_read_as_that_text(
+    place: Place, key: Key, text: str
+) -> None:
+    """As in quotes in a file: the same value, or the same mistake."""
+
+    def said(project: str = "", **variables: str) -> str:
+        try:
+            return repr(key.value(place.load(project=project, **variables)))
+        except BadConfig as error:
+            return error.message.partition(": ")[2]
+
+    *tables, last = key.path.split(".")
+    heading = f"[{'.'.join(tables)}]\n" if tables else ""
+    assert said(**{variable_of(key.path): text}) == said(f"{heading}{last} = '{text}'")
+
+
+@pytest.mark.parametrize("text", ["5", "true", "1979-05-27", "dist"])
+def test_one_text_is_no_list_in_a_variable_either(place: Place, text: str) -> None:
+    said = place.refused(MUSTER_GIT_DROPPINGS=text)
+    assert "is one text where a list is needed" in said and f'["{text}"]' in said
+    assert place.load(MUSTER_GIT_DROPPINGS=f'["{text}"]').git.droppings == (text,)
 
 
 def test_the_lease_follows_a_heartbeat_of_any_layer(place: Place) -> None:

@@ -10,8 +10,24 @@ from typing import Any, NamedTuple
 from muster.config.channels import ChannelConfig
 from muster.config.settings import LIMITS, SECTIONS, AgentConfig, Config
 from muster.config.tables import KeySpec
-from muster.config.values import read_duration, read_interval, read_prompt, read_text
+from muster.config.values import (
+    read_count,
+    read_count_or_zero,
+    read_dollars,
+    read_duration,
+    read_files,
+    read_flag,
+    read_interval,
+    read_size,
+    read_texts,
+)
 from muster.model.durations import duration_text
+
+_NO_TEXTS = (
+    *(read_count, read_count_or_zero, read_dollars, read_duration, read_files, read_flag, read_interval),
+    read_size,
+)
+"""Those that know numbers and flags."""
 
 
 class Key(NamedTuple):
@@ -25,8 +41,11 @@ class Key(NamedTuple):
         return self.setting.says
 
     @property
-    def is_text(self) -> bool:
-        return self.setting.read in (read_text, read_prompt)
+    def takes(self) -> tuple[type, ...]:
+        """What TOML may have made of its value in the environment, where all values are texts."""
+        if self.setting.read in _NO_TEXTS:
+            return (str, int, float)
+        return (list,) if self.setting.read is read_texts else (str,)
 
     def value(self, settings: Config | AgentConfig | ChannelConfig) -> Any:
         """As it would be written in TOML; None where nothing is set."""

@@ -79,7 +79,10 @@ def unknown_in(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _value(key: Key, text: str) -> object:
-    """`5` is a number and `true` a flag; what TOML does not know, like `30s`, needs no quotes here."""
+    """`5` is a number and `true` a flag where one is meant: the command `true` is a text, and so is the port `5`.
+
+    What TOML does not know, like `30s`, needs no quotes here.
+    """
     import tomllib
 
     try:
@@ -87,5 +90,4 @@ def _value(key: Key, text: str) -> object:
     except (tomllib.TOMLDecodeError, RecursionError):
         return text
     value = read["value"]
-    fitting = str if key.is_text else str | int | float  # the command `true` is a text as well
-    return value if len(read) == 1 and isinstance(value, fitting) else text
+    return value if len(read) == 1 and isinstance(value, key.takes) else text
