@@ -52,8 +52,76 @@ def test_what_cannot_be_is_refused_with_what_was_written(site: Site, reader: Rea
     for wrong in ({"priority": "high"}, {"priority": "11"}, {"dependsOn": "nowhere"}, {"dependsOn": "a"}):
         usual = {"title": "a", "priority": "5", "sortKey": "0", "dependsOn": "", "description": "kept text"}
         refused = reader.send(asked.form("Change it"), **(usual | wrong))
-        assert refused.status in {400, 409, 422} and "kept text" in refused.text, wrong
+        assert refused.status in {400, 409, 422} and "kept text</textarea>" in refused.text, wrong
+        (name,) = wrong
+        assert f'name="{name}" value="{wrong[name]}"' in refused.text, (
+            "what is wrong stands there to be mended"
+        )
+        assert refused.form("Change it").action == f"/tasks/{number}/edit"
     assert told(site, number)["description"] == "" and told(site, number)["priority"] == 5
+    right = reader.send(refused.form("Change it"), **(usual | {"priority": "7"}))
+    assert right.path == f"/tasks/{number}?done=edit" and told(site, number)["priority"] == 7
     reader.send(reader.get(f"/tasks/{number}/complete").form("Mark as done"))
     assert reader.get(f"/tasks/{number}/edit").status == 409
     assert f"/tasks/{number}/edit" not in reader.get(f"/tasks/{number}").text
+
+
+def test_who_was_late_sees_what_others_have_written_and_takes_back_none_of_it(
+    site: Site, reader: Reader
+) -> None:
+    number = site.enqueue("a")["a"]
+    old = reader.get(f"/tasks/{number}/edit").form("Change it")
+    usual = {"title": "Do a", "priority": "5", "sortKey": "0", "dependsOn": "", "description": ""}
+    usual["title"] = told(site, number)["title"]
+    theirs = b'{"actor": "user:bob", "title": "theirs", "description": "their text", "priority": 8}'
+    assert site.send("PATCH", f"/api/v1/agent-tasks/{number}", theirs)[0] == 200
+    mine = usual | {"description": "my text", "priority": str(told(site, number)["priority"])}
+    refused = reader.send(old, **mine)
+    assert refused.status == 412 and "my text</textarea>" in refused.text
+    assert "Somebody else has written there meanwhile" in refused.text and "their text" in refused.text
+    assert 'name="title" value="theirs"' in refused.text, "nobody has typed there"
+    assert 'name="priority" value="8"' in refused.text
+    again = usual | {"title": "theirs", "priority": "8", "description": "my text"}
+    assert reader.send(refused.form("Change it"), **again).status == 200
+    task = told(site, number)
+    assert (task["title"], task["priority"], task["description"]) == ("theirs", 8, "my text")
+
+
+def test_what_can_be_edited_no_longer_gives_back_what_was_written(site: Site, reader: Reader) -> None:
+    number = site.enqueue("a")["a"]
+    old = reader.get(f"/tasks/{number}/edit").form("Change it")
+    site.post(f"/api/v1/agent-tasks/{number}/complete", {"actor": "user:ann", "outputResult": None})
+    usual = {"title": "a", "priority": "5", "sortKey": "0", "dependsOn": ""}
+    refused = reader.send(old, **usual, description="my text")
+    assert refused.status in {409, 412} and "cannot be edited now" in refused.text
+    assert "<pre>my text</pre>" in refused.text and f'href="/tasks/{number}">Back' in refused.text
+    assert "Change it" not in refused.labels
+
+
+@pytest.mark.parametrize("action", ["cancel", "transfer"])
+def test_a_form_that_is_refused_is_shown_again_with_what_was_typed(
+    site: Site, reader: Reader, action: str
+) -> None:
+    number = site.enqueue("a")["a"]
+    form = next(
+        form
+        for form in reader.get(f"/tasks/{number}/{action}").forms
+        if form.action == f"/tasks/{number}/{action}"
+    )
+    name, wrong = ("agent", "x" * 300) if action == "transfer" else ("reason", "word " * 3000)
+    refused = reader.send(form, **{name: wrong})
+    assert refused.status == 422 and wrong.strip() in refused.text and "nothing was changed" in refused.text
+    again = refused.form(form.label)
+    assert (again.action, again.fields["back"]) == (form.action, f"/tasks/{number}")
+    assert reader.send(again, **{name: "claude"}).status == 200
+
+
+def test_a_form_that_nobody_may_send_leads_back_to_where_it_stood(site: Site, reader: Reader) -> None:
+    number = site.enqueue("a")["a"]
+    form = reader.get(f"/tasks/{number}/edit").form("Change it")
+    for back, leads in (
+        (f"/tasks/{number}", f"/tasks/{number}"),
+        ("//evil.example/x", f"/tasks/{number}/edit"),
+    ):
+        refused = reader.post(form.action, {**form.fields, "csrf": "", "back": back})
+        assert refused.status == 403 and f'href="{leads}">Back' in refused.text

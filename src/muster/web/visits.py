@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -136,3 +137,10 @@ def fields_of(request: Request) -> dict[str, str]:
     if any("\0" in value for _, value in pairs):
         raise BadInput("the form holds a NUL character; nothing was changed", "remove it")
     return {name: value.replace("\r\n", "\n") for name, value in pairs}
+
+
+def stood_on(fields: Mapping[str, str], usual: str) -> str:
+    """The page of ours that the form stood on; `usual` where it names none."""
+    path = fields.get(BACK, "")
+    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if ours else usual

@@ -14,7 +14,7 @@ from muster.model.forms import Action
 from muster.model.json_value import Json
 from muster.web.http import Problem, Reply, Request
 from muster.web.rights import refuse
-from muster.web.visits import BACK
+from muster.web.visits import stood_on
 
 SEQ = "seq"
 ASKED_AGAIN = frozenset({400, 409, 412, 413, 422})
@@ -68,13 +68,6 @@ def problem_of(reply: Reply) -> Json:
     """What a refusal says, for a page."""
     found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
     return found
-
-
-def stood_on(fields: Json, usual: str) -> str:
-    """The page of ours that the form stood on; `usual` where it names none."""
-    path: str = fields.get(BACK, "")
-    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if ours else usual
 
 
 def back_to(fields: Json, usual: str, done: str = "") -> Reply:

@@ -28,7 +28,7 @@ from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
 from muster.web.rights import right_for
-from muster.web.visits import BACK, DOOR, cookie, fields_of, theme_of, visit_of
+from muster.web.visits import DOOR, cookie, fields_of, stood_on, theme_of, visit_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -79,7 +79,7 @@ def _here(request: Request) -> str:
     """Where its page can be opened again: what a form has led to is not one, the page that it stood on is."""
     if request.method != "GET":
         with contextlib.suppress(BadInput):  # of which this page tells
-            return fields_of(request).get(BACK) or request.path
+            return stood_on(fields_of(request), request.path)
         return "/"
     return f"{request.path}?{request.query}" if request.query else request.path
 
@@ -100,6 +100,7 @@ def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> R
         problem=msgspec.to_builtins(problem),
         code="",
         back=_here(request),
+        from_form=request.method != "GET",
         written=written,
     )
     return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)

@@ -20,11 +20,10 @@ from muster.web.pages.forms import (
     problem_of,
     refuse_action,
     refused_form,
-    stood_on,
     written_in,
 )
 from muster.web.routes import Routes
-from muster.web.visits import posted
+from muster.web.visits import posted, stood_on
 
 routes = Routes(pages=True)
 
