@@ -24,7 +24,7 @@ from muster.stores.sqlite import schema
 from muster.stores.sqlite import store as sqlite_store
 from muster.stores.sqlite.copies import examine, write_anew
 from muster.stores.sqlite.halt import BACKUPS
-from muster.stores.sqlite.schema import UNRELEASED
+from muster.stores.sqlite.schema import UNRELEASED, UPGRADED_SCHEMA
 from muster.stores.sqlite.store import SqliteStore
 from patience import PATIENCE_S
 
@@ -184,18 +184,19 @@ def test_a_newer_schema_is_refused_and_kept(path: Path, runner: asyncio.Runner) 
     plain.close()
 
 
-def test_a_schema_of_before_the_first_release_is_refused_and_kept(path: Path) -> None:
-    """There were eight; all of their stores had tasks, and no newer Muster can read them."""
+@pytest.mark.parametrize("number", [2, UPGRADED_SCHEMA - 1, UNRELEASED])
+def test_a_schema_of_before_the_first_release_is_refused_and_kept(path: Path, number: int) -> None:
+    """There were eight; all of their stores had tasks, and one of them is upgraded."""
     numbers = [number for number, _ in schema._MIGRATIONS]
     assert not set(numbers[1:]) & set(range(2, UNRELEASED + 1))
     old = apsw.Connection(str(path))
     old.execute("CREATE TABLE tasks (id INTEGER PRIMARY KEY, title TEXT) STRICT")
-    old.execute("INSERT INTO tasks VALUES (1, 'kept'); PRAGMA user_version = 7")
+    old.execute("INSERT INTO tasks VALUES (1, 'kept'); PRAGMA user_version = " + str(number))
     old.close()
     backup = path.parent / BACKUPS / "one.db"
     backup.parent.mkdir()
     before = shutil.copy(path, backup).read_bytes()
-    with pytest.raises(StoreRefused, match="schema 7, of a build before the first release") as refused:
+    with pytest.raises(StoreRefused, match=f"schema {number}, of a build before the first") as refused:
         SqliteStore.open(path)
     assert "go on with the Muster that made it" in refused.value.hint
     assert f"mv {path.parent} {path.parent}.old" in refused.value.hint

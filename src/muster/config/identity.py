@@ -25,6 +25,8 @@ ADOPT_HOST_HINT = (
 _BYTES_MAX = 1 << 16
 _ID_BYTES = 8
 _KEY_BYTES = 32
+_HEADER_BYTES, _SCHEMA_AT = 100, 60
+_SCHEMAS_OF_BEFORE = frozenset({0, *range(2, 9)})
 
 
 class _Place(NamedTuple):
@@ -53,7 +55,7 @@ class Standing(NamedTuple):
 def look(project: Project) -> Standing:
     record, here = _read(project), _place(project.folder)
     if record is None or here is None:
-        return Standing("", copied=project.store.exists())
+        return Standing("", copied=project.store.exists() and not _came_before_records(project))
     # The number of a device may be another one after a restart.
     same_disk = record.place.device == here.device or record.path == project.folder
     if not same_disk or record.place[1:] != here[1:]:
@@ -153,6 +155,20 @@ def _read(project: Project) -> _Record | None:
         told = json.loads(read_plain(_file(project), _BYTES_MAX))
         return _Record(str(told["id"]), str(told["path"]), _Place(*told["place"]))
     return None
+
+
+def _came_before_records(project: Project) -> bool:
+    """Whether a build before the first release has made the store, as its header says: none kept a record.
+
+    That may say 0 while all is in the WAL; later builds write it at once.  It is not read where this process may
+    have it open: to close it here would drop SQLite's locks.
+    """
+    if project.witness.exists():
+        return False
+    with contextlib.suppress(OSError), project.store.open("rb") as file:
+        number = file.read(_HEADER_BYTES)[_SCHEMA_AT : _SCHEMA_AT + 4]
+        return int.from_bytes(number) in _SCHEMAS_OF_BEFORE
+    return False
 
 
 def _place(folder: str) -> _Place | None:

@@ -82,6 +82,8 @@ class Project:
 
     state_dir = _Below()
     store = _Below("state.db")
+    witness = _Below("state.witness")
+    """How far it has come, noted beside it whenever it is open."""
     key_file = _Below("key")
     """Seals the audit."""
     vault_key_file = _Below("vault.key")

@@ -86,8 +86,9 @@ class Record(Struct, frozen=True, kw_only=True):
 
     boot_id: str
     holder: ProcessId
-    project: str = ""
-    """Whose processes they are: a copy of the file is no word on them."""
+    project: str | None = ""
+    """Whose processes they are: a copy of the file is no word on them.  None: those of the folder, by a build
+    before the first release, which knew of no projects."""
     mark: str
     members: frozenset[ProcessId]
 
@@ -105,17 +106,19 @@ class Record(Struct, frozen=True, kw_only=True):
     def load(cls, path: Path) -> Record | None:
         """None where the file is not, or not one of ours: that is said once for each file."""
         try:
-            boot, holder, project, mark, *members = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
+            boot, holder, *lines = read_plain(path, _PIDS_BYTES_MAX).decode().splitlines()
+            project = None if lines and lines[0].startswith("mark ") else lines.pop(0)
+            mark, *members = lines
             record = cls(
                 boot_id=boot.removeprefix("boot "),
                 holder=_process(holder.removeprefix("holder ")),
-                project=project.removeprefix("project "),
+                project=project and project.removeprefix("project "),
                 mark=mark.removeprefix("mark "),
                 members=frozenset(_process(line) for line in members),
             )
         except FileNotFoundError:  # its attempt has ended a moment ago
             return None
-        except (OSError, ValueError) as exc:
+        except (OSError, ValueError, IndexError) as exc:
             if path not in _told:
                 _told.add(path)
                 log.warning("cannot read %s: %s", path, exc)
@@ -135,7 +138,7 @@ def kill_recorded(folder_root: Path, host: LocalHost) -> int:
         record = Record.load(path)
         if record is None or (record.boot_id == host.boot_id and host.alive(record.holder)):
             continue
-        if (record.boot_id, record.project) == (host.boot_id, host.project):
+        if record.boot_id == host.boot_id and record.project in (host.project, None):
             killed += _kill_tree(record)
         path.unlink(missing_ok=True)
     return killed

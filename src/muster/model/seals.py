@@ -106,8 +106,17 @@ class Signer:
         return hashlib.blake2b(data, key=self._key, digest_size=size, person=person).digest()
 
     def mark(self, numbered: Numbered) -> bytes:
-        data = _encode((numbered.id, *astuple(numbered.event)))
-        return self._mac(b"muster-event", data, _MARK_BYTES)
+        return self._mark((numbered.id, *astuple(numbered.event)))
+
+    def marked(self, numbered: Numbered, mark: bytes) -> bool:
+        """Whether it is the event's; before the first release they were marked without their empty subject."""
+        if mark == self.mark(numbered):
+            return True
+        whole = (numbered.id, *astuple(numbered.event))
+        return not numbered.event.subject and mark == self._mark(whole[:-1])
+
+    def _mark(self, covered: tuple[object, ...]) -> bytes:
+        return self._mac(b"muster-event", _encode(covered), _MARK_BYTES)
 
     def head_of(self, seal: Seal) -> str:
         covered = (seal.previous, seal.from_id, seal.to_id, seal.count, seal.at_ms, seal.marks_digest)
@@ -188,7 +197,7 @@ class Verdict:
             mark = marked.pop(numbered.id, None)
             if mark is None:
                 self.find(f"{_name(numbered)} was put in after the events around it were sealed")
-            elif mark != self._signer.mark(numbered):
+            elif not self._signer.marked(numbered, mark):
                 self.find(f"{_name(numbered)} was changed after it was sealed")
         for event_id in marked:
             self.find(f"event {event_id} is missing")

@@ -12,10 +12,11 @@ from typing import NamedTuple
 
 import apsw
 
+from muster.hosts.plain_files import sync_folder
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound, StoreFault, StoreFull, StoreRefused
 from muster.stores.sqlite.file import COPY_ID, opening_fault, reading, wal_of
 from muster.stores.sqlite.halt import Flag, damaged, note_backup
-from muster.stores.sqlite.schema import newest_schema, other_shape, schema_of
+from muster.stores.sqlite.schema import UPGRADED_SCHEMA, newest_schema, other_shape, schema_of
 from muster.stores.sqlite.statements import load_sql
 
 STEP_PAGES = 256
@@ -55,7 +56,7 @@ def back_up(store: Path, target: Path, *, force: bool = False, pause: Pause = ti
         if report.findings:
             raise damaged(store, f"the copy is not sound: {report.findings[0]}", StoreRefused)
         _name(draft, target, force=force)
-        _sync(target.parent)
+        sync_folder(target.parent)
         note_backup(store, target)
         return report._replace(path=target)
     except OSError as error:
@@ -152,6 +153,11 @@ def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -
     schema = schema_of(connection)
     report = report._replace(schema=schema)
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if schema == UPGRADED_SCHEMA:
+        made_by = "a build before the first release"
+        return report._replace(
+            findings=[f"its schema is {schema}, of {made_by}: muster db migrate upgrades it"]
+        )
     if schema > report.newest:
         return report._replace(findings=[f"its schema is {schema}, this Muster knows up to {report.newest}"])
     if "tasks" in names and (differs := other_shape(connection)):
@@ -187,7 +193,7 @@ def write_anew(path: Path) -> None:
         # What they hold is in the file; page for page the same, so a crash before this does no harm.
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise StoreFault(f"{path} could not be written anew: {error.strerror}; it stays halted") from error
     except apsw.Error as error:
@@ -201,11 +207,3 @@ def _fault(error: apsw.Error, path: Path) -> MusterError:
     if isinstance(error, apsw.FullError):
         return StoreFull("the disk is full; the copy was not made, the store is as it was", "free some space")
     return opening_fault(path, error)
-
-
-def _sync(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

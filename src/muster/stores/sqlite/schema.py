@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
@@ -31,8 +32,10 @@ def newest_schema() -> int:
     return _MIGRATIONS[-1][0]
 
 
-UNRELEASED = 8
+FIRST_SCHEMA, UNRELEASED = 1, 8
 """Numbers up to this one were those of builds before the first release: the next migration has a higher one."""
+UPGRADED_SCHEMA = 7
+"""That of the last one of them which worked for people: see `upgrade`."""
 _NEWEST_SHAPE = 0x998F448B
 """Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
 
@@ -45,16 +48,25 @@ def other_shape(connection: apsw.Connection) -> str:
 
     Builds between two releases call different tables by one number.
     """
-    schema, shape = schema_of(connection), _shape(connection)
-    if not schema or (schema == newest_schema() and _checksum(shape) == _NEWEST_SHAPE):
+    schema = schema_of(connection)
+    if not schema or (schema == newest_schema() and _checksum(_shape(connection)) == _NEWEST_SHAPE):
         return ""
-    with contextlib.closing(apsw.Connection(":memory:")) as ours:
-        for number, script in _MIGRATIONS:
-            if number <= schema:
-                ours.execute(script)
-        missing = _shape(ours) - shape
-    names = ", ".join(sorted({name for name, _ in missing}))
+    names = differing(connection, [script for number, script in _MIGRATIONS if number <= schema])
     return f"another build of Muster made it: schema {schema} has another {names} here" if names else ""
+
+
+def differing(connection: apsw.Connection, scripts: Iterable[str]) -> str:
+    """The names of what is not as these make it."""
+    with contextlib.closing(apsw.Connection(":memory:")) as ours:
+        for script in scripts:
+            ours.execute(script)
+        missing = _shape(ours) - _shape(connection)
+    return ", ".join(sorted({name for name, _ in missing}))
+
+
+def first_migration() -> str:
+    (script,) = (script for number, script in _MIGRATIONS if number == FIRST_SCHEMA)
+    return script
 
 
 def _shape(connection: apsw.Connection) -> set[tuple[str, str]]:
@@ -70,7 +82,9 @@ def _checksum(shape: set[tuple[str, str]]) -> int:
 
 
 def refuse_newer(path: Path, schema: int) -> None:
-    """Raises StoreRefused."""
+    """Raises StoreRefused, but for what is upgraded."""
+    if schema == UPGRADED_SCHEMA:
+        return
     if newest_schema() < schema <= UNRELEASED:
         raise StoreRefused(
             f"{path} has schema {schema}, of a build before the first release; nothing was changed",

@@ -41,8 +41,9 @@ from muster.stores.sqlite.file import (
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, other_build_hint
 from muster.stores.sqlite.moved import MOVED, MovedStore, moved_in
 from muster.stores.sqlite.reads import SqliteReads
-from muster.stores.sqlite.schema import other_shape, pending_migrations, schema_of
+from muster.stores.sqlite.schema import UPGRADED_SCHEMA, other_shape, pending_migrations, schema_of
 from muster.stores.sqlite.transaction import SqliteTransaction
+from muster.stores.sqlite.upgrade import upgrade
 from muster.stores.sqlite.witness import Made, Witness, last_note, missing
 
 T = TypeVar("T")
@@ -103,6 +104,8 @@ class SqliteStore:
     def open(cls, path: Path, *, known: bool = False, restored: bool = False) -> SqliteStore:
         """Opens or creates the store and brings its schema up to date.
 
+        One of the last build before the first release is upgraded: see `upgrade`, and what it raises.
+
         `known`: there has been a store; an empty or missing file is damage then, and no beginning.
         `restored`: a person has put an older copy in place and says so; a halt from before does not count.
 
@@ -136,7 +139,8 @@ class SqliteStore:
         except apsw.Error as error:
             raise opening_fault(path, error) from error
         if path != MEMORY:
-            store._compare(note, halt, restored=restored)
+            # Whoever has upgraded it has left one.
+            store._compare(note or last_note(path), halt, restored=restored)
         if restored and store.halted is not None:
             store.close()
             raise store.halted.error(path)
@@ -393,6 +397,11 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
     try:
         if path != MEMORY:
             path.chmod(0o600)
+        if schema_of(writer) == UPGRADED_SCHEMA:
+            writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            writer.close()
+            upgrade(path)
+            writer = apsw.Connection(name, flags=flags)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
         if path != MEMORY and (differs := other_shape(writer)):
             raise StoreRefused(f"{path}: {differs}; nothing was changed", other_build_hint(path))
