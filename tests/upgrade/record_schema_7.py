@@ -20,8 +20,8 @@ from pathlib import Path
 
 KEY = "07" * 32
 """That of the recorded project's audit: it lies in a file beside the store."""
-FOLDER, HOST = "/recorded", "recorded-host"
-"""What stands for the project's folder and its host."""
+FOLDER, HOST, BOOT = "/recorded", "recorded-host", "recorded-boot"
+"""What stands for the project's folder, its host, and that host's last boot."""
 
 PLAN = """# Shop
 
@@ -156,10 +156,11 @@ def _kill_crew(folder: Path) -> None:
 
 
 def _dumped(store: Path, folder: Path) -> Iterator[str]:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     with sqlite3.connect(store) as connection:
         yield f"-- What `{Path(__file__).name}` has printed; it says how."
         for line in connection.iterdump():
-            yield line.replace(str(folder), FOLDER).replace(socket.gethostname(), HOST)
+            yield line.replace(str(folder), FOLDER).replace(socket.gethostname(), HOST).replace(boot, BOOT)
         yield "PRAGMA user_version = 7;"
 
 

@@ -20,7 +20,7 @@ from muster.hosts.plain_files import sync_folder
 from muster.model.errors import MusterError, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.stores.sqlite.copies import examine
 from muster.stores.sqlite.export import Export
-from muster.stores.sqlite.file import opening_fault
+from muster.stores.sqlite.file import opening_fault, reading
 from muster.stores.sqlite.halt import BACKUPS, other_build_hint
 from muster.stores.sqlite.schema import FIRST_SCHEMA, UPGRADED_SCHEMA, differing, first_migration, schema_of
 from muster.stores.sqlite.witness import Witness, last_note, made_by
@@ -55,7 +55,7 @@ def upgrade(path: Path) -> None:
                 return
             _refuse_unfit(old, path)
             _hold(old, path)
-            kept = _keep(old, path)
+            kept = _keep(path)
             draft.unlink(missing_ok=True)
             _make(draft, old, path, kept)
             draft.replace(path)
@@ -127,7 +127,7 @@ def _hold(old: apsw.Connection, path: Path) -> None:
             return
 
 
-def _keep(old: apsw.Connection, path: Path) -> Path:
+def _keep(path: Path) -> Path:
     """Another name for the file, or a copy where the file system knows no second name."""
     folder = path.parent / BACKUPS
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -140,16 +140,21 @@ def _keep(old: apsw.Connection, path: Path) -> Path:
             if not target.samefile(path):
                 continue  # of another upgrade
         except OSError:
-            _copy(old, target)
+            _copy(path, target)
         sync_folder(folder)
         return target
     raise StoreFault(f"{folder} has a file {name} already; nothing was changed", "try again")
 
 
-def _copy(old: apsw.Connection, target: Path) -> None:
+def _copy(path: Path, target: Path) -> None:
     draft = target.with_name(f".{target.name}.part")
     draft.unlink(missing_ok=True)
-    with contextlib.closing(_begun(draft)) as copy, copy.backup("main", old, "main") as steps:
+    # Not by the connection that holds the file: what has begun to write cannot be copied from.
+    with (
+        reading(path) as source,
+        contextlib.closing(_begun(draft)) as copy,
+        copy.backup("main", source, "main") as steps,
+    ):
         steps.step()
     _sync_file(draft)
     draft.replace(target)
@@ -214,7 +219,7 @@ def _other_rows(new: apsw.Connection, export: Export) -> str:
 def _witness(path: Path) -> None:
     """It is known from its first commit on, unless another store was here, of which it says so."""
     if last_note(path) is None:
-        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as store:
+        with reading(path) as store:
             made = made_by(store)
         Witness(path, made).close()
 
