@@ -9,6 +9,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 
+from muster.hosts.local_host import LocalHost
 from muster.hosts.process import kill_recorded
 from muster.hosts.process_tree import Record
 from muster.ports.host import ProcessId
@@ -106,6 +107,18 @@ def test_a_broken_record_is_told_once_and_not_at_each_sweep(hostiles, caplog):
     assert told_by_sweeps() == [str(first)]
     first.unlink()
     assert (Record.load(first), told_by_sweeps()) == (None, []), "gone is not broken"
+
+
+def test_a_record_of_before_the_first_release_is_one_of_its_folder(hostiles):
+    """It names no project: what a store of then has left at work ends before its task is given out again."""
+    process = hostiles.sh("echo ready; sleep $T")
+    members, path = hostiles.alive(), hostiles.folder("2").path / "pids"
+    record_of(hostiles, *members).save(path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not line.startswith("project ")))
+    assert kill_recorded(hostiles.tmp_path / "attempts", LocalHost("any")) == len(members)
+    assert not path.exists() and process.wait(PATIENCE_S)
+    process.kill()
 
 
 def test_a_record_with_an_empty_mark_kills_nobody(hostiles):

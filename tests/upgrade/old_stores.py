@@ -48,25 +48,3 @@ def rows(path: Path, sql: str) -> list[tuple[object, ...]]:
         return store.execute(sql).fetchall()
     finally:
         store.close()
-
-
-def multiplied(path: Path, by: int) -> None:
-    """The same store with so many times as many tasks, attempts, events and what they have left."""
-    store = apsw.Connection(str(path))
-    store.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
-    for table, changed in (
-        ("tasks", "id = id + :n, key = key || '-' || :n, parent_task_id = parent_task_id + :n"),
-        ("dependencies", "parent_id = parent_id + :n, child_id = child_id + :n"),
-        ("attempts", "task_id = task_id + :n"),
-        ("checkpoints", "task_id = task_id + :n"),
-        ("logs", "task_id = task_id + :n"),
-        ("events", "id = NULL, task_id = task_id + :n"),
-    ):
-        store.execute(f"CREATE TEMP TABLE t AS SELECT * FROM main.{table}")
-        for number in range(1, by):
-            step = {"n": number << 50}
-            where = " WHERE task_id <> 0" if table == "events" else ""
-            store.execute(f"CREATE TEMP TABLE u AS SELECT * FROM t{where}; UPDATE u SET {changed}", step)
-            store.execute(f"INSERT INTO main.{table} SELECT * FROM u; DROP TABLE u")
-        store.execute("DROP TABLE t")
-    store.close()

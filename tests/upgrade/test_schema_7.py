@@ -305,9 +305,22 @@ def test_an_older_copy_that_is_put_back_is_no_beginning(folder: Path, store: Pat
     assert min(path.name for path in (store.parent / "backups").iterdir()).startswith("schema-7-")
 
 
+def test_a_backup_that_was_made_before_is_put_back_and_upgraded(folder: Path, store: Path) -> None:
+    copy = folder / "before.db"
+    assert "21 tasks" in told(folder, "db", "backup", str(copy))
+    assert told(folder, "db", "check", str(copy)).startswith("sound")
+    told(folder, "task", "pause", "shop/half")
+    shutil.copy(copy, store)
+    assert "is a backup that was put in place" in run_muster(folder, "task", "pause", "tasks/behind").stderr
+    told(folder, "db", "restored")
+    (base,) = rows(store, "SELECT value FROM meta WHERE name = 'epoch_base'")
+    assert int(str(base[0])) > 1_000_000
+    assert rows(store, "SELECT status FROM tasks WHERE key = 'half'") == [("RUNNING",)]
+    assert told(folder, "db", "check").startswith("sound")
+
+
 def test_migrate_says_it_before_and_does_it(folder: Path, store: Path) -> None:
-    checked = run_muster(folder, "db", "check")
-    assert "muster db migrate upgrades it" in checked.stdout
+    assert f"sound: {store}, schema 7 (muster db migrate: 1), 21 tasks" in told(folder, "db", "check")
     assert "would go from schema 7 to 1" in told(folder, "db", "migrate", "--dry-run")
     assert rows(store, "PRAGMA user_version") == [(7,)]
     assert "went from schema 7 to 1" in told(folder, "db", "migrate")

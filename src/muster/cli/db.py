@@ -151,8 +151,10 @@ def _show(args: argparse.Namespace, report: Any, own: Project | None) -> int:
         return EXIT_FINDINGS if bad else 0
     for finding in findings:
         print(f"broken  {clean(finding)}")
-    older = f" (muster db migrate: {report.newest})" if report.schema < report.newest and not findings else ""
-    counts = f"schema {report.schema}{older}, {report.tasks} tasks, {_size(report.bytes)}"
+    other = (
+        f" (muster db migrate: {report.newest})" if report.schema != report.newest and not findings else ""
+    )
+    counts = f"schema {report.schema}{other}, {report.tasks} tasks, {_size(report.bytes)}"
     word = "BROKEN" if findings else "HALTED" if halted is not None else "sound"
     print(f"{word}: {clean(str(report.path))}, {counts}")
     if halted is not None:

@@ -153,19 +153,16 @@ def _examined(connection: apsw.Connection, report: CopyReport, *, quick: bool) -
     schema = schema_of(connection)
     report = report._replace(schema=schema)
     names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    if schema == UPGRADED_SCHEMA:
-        made_by = "a build before the first release"
-        return report._replace(
-            findings=[f"its schema is {schema}, of {made_by}: muster db migrate upgrades it"]
-        )
-    if schema > report.newest:
+    if schema > report.newest and schema != UPGRADED_SCHEMA:
         return report._replace(findings=[f"its schema is {schema}, this Muster knows up to {report.newest}"])
     if "tasks" in names and (differs := other_shape(connection)):
         return report._replace(findings=[differs])
     if not schema or "tasks" not in names:
         return report._replace(findings=["it is a database, but not a store of Muster's"])
     count: int = connection.execute("SELECT count(*) FROM tasks").fetchone()[0]  # type: ignore[index]
-    return report._replace(tasks=count, findings=_broken_promises(connection))
+    # The upgrade looks at the promises, by tables that are not there yet.
+    findings = [] if schema == UPGRADED_SCHEMA else _broken_promises(connection)
+    return report._replace(tasks=count, findings=findings)
 
 
 def _broken_promises(connection: apsw.Connection) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 
 import apsw
@@ -36,6 +35,7 @@ FIRST_SCHEMA, UNRELEASED = 1, 8
 """Numbers up to this one were those of builds before the first release: the next migration has a higher one."""
 UPGRADED_SCHEMA = 7
 """That of the last one of them which worked for people: see `upgrade`."""
+UPGRADES = Path(__file__).with_name("upgrades")
 _NEWEST_SHAPE = 0x998F448B
 """Checksum of what the migrations make: to make it anew costs each opening 4 ms, to compare it 0.3."""
 
@@ -51,17 +51,18 @@ def other_shape(connection: apsw.Connection) -> str:
     schema = schema_of(connection)
     if not schema or (schema == newest_schema() and _checksum(_shape(connection)) == _NEWEST_SHAPE):
         return ""
-    names = differing(connection, [script for number, script in _MIGRATIONS if number <= schema])
+    with contextlib.closing(apsw.Connection(":memory:")) as ours:
+        for script in _scripts_of(schema):
+            ours.execute(script)
+        missing = _shape(ours) - _shape(connection)
+    names = ", ".join(sorted({name for name, _ in missing}))
     return f"another build of Muster made it: schema {schema} has another {names} here" if names else ""
 
 
-def differing(connection: apsw.Connection, scripts: Iterable[str]) -> str:
-    """The names of what is not as these make it."""
-    with contextlib.closing(apsw.Connection(":memory:")) as ours:
-        for script in scripts:
-            ours.execute(script)
-        missing = _shape(ours) - _shape(connection)
-    return ", ".join(sorted({name for name, _ in missing}))
+def _scripts_of(schema: int) -> list[str]:
+    if schema == UPGRADED_SCHEMA:
+        return [(UPGRADES / "schema_7.sql").read_text("utf-8")]
+    return [script for number, script in _MIGRATIONS if number <= schema]
 
 
 def first_migration() -> str:

@@ -56,6 +56,7 @@ FIRST_SOUND_VERSION = (3, 51, 3)
 _UNKNOWN = (0, 0)
 _TICK_NS = 100_000_000
 """Two changes of a folder that are further apart have two times on any file system that we know."""
+BUSY_MS = 5_000
 CHECKPOINT_PAGES = 1000
 """SQLite's own default."""
 MIXED = "its WAL is that of another file, which was here before"
@@ -397,11 +398,13 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
     try:
         if path != MEMORY:
             path.chmod(0o600)
+        writer.set_busy_timeout(BUSY_MS)  # to look at it is to wait for whoever upgrades it
         if schema_of(writer) == UPGRADED_SCHEMA:
             writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             writer.close()
             upgrade(path)
             writer = apsw.Connection(name, flags=flags)
+            writer.set_busy_timeout(BUSY_MS)
         pending_migrations(writer, path)  # a newer one is left as it is, its header too
         if path != MEMORY and (differs := other_shape(writer)):
             raise StoreRefused(f"{path}: {differs}; nothing was changed", other_build_hint(path))
@@ -419,7 +422,7 @@ def _connect(path: Path, *, known: bool) -> tuple[apsw.Connection, apsw.Connecti
 
 
 def _prepare(connection: apsw.Connection) -> None:
-    connection.set_busy_timeout(5_000)
+    connection.set_busy_timeout(BUSY_MS)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA fullfsync = ON")

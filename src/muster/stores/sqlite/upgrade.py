@@ -22,13 +22,19 @@ from muster.stores.sqlite.copies import examine
 from muster.stores.sqlite.export import Export
 from muster.stores.sqlite.file import opening_fault, reading
 from muster.stores.sqlite.halt import BACKUPS, other_build_hint
-from muster.stores.sqlite.schema import FIRST_SCHEMA, UPGRADED_SCHEMA, differing, first_migration, schema_of
+from muster.stores.sqlite.schema import (
+    FIRST_SCHEMA,
+    UPGRADED_SCHEMA,
+    UPGRADES,
+    first_migration,
+    other_shape,
+    schema_of,
+)
 from muster.stores.sqlite.witness import Witness, last_note, made_by
 
 log = logging.getLogger(__name__)
 
-_UPGRADES = Path(__file__).with_name("upgrades")
-SHAPE_SQL, MAPPING_SQL = _UPGRADES / "schema_7.sql", _UPGRADES / "7_to_1.sql"
+MAPPING_SQL = UPGRADES / "7_to_1.sql"
 _RENAMED = {
     ("tasks", "aim"): "pinned_agent",
     ("tasks", "aim_until_ms"): "pinned_until_ms",
@@ -48,30 +54,37 @@ def upgrade(path: Path) -> None:
     StoreFault where the new one cannot be written, Unavailable where another program has the old one open.
     Unless it returns, the old one is whole, and where it was.
     """
-    draft = path.with_name(f"{path.name}.upgraded")
     try:
         with _alone(path.parent), contextlib.closing(_opened(path)) as old:
-            if schema_of(old) != UPGRADED_SCHEMA:
-                return
-            _refuse_unfit(old, path)
-            _hold(old, path)
-            kept = _keep(path)
-            draft.unlink(missing_ok=True)
-            _make(draft, old, path, kept)
-            draft.replace(path)
-            sync_folder(path.parent)
-            _witness(path)
-            log.warning(
-                "%s was upgraded from schema %d; as it was it is kept in %s", path, UPGRADED_SCHEMA, kept
-            )
+            if schema_of(old) == UPGRADED_SCHEMA:
+                _refuse_unfit(old, path)
+                _upgrade(old, path)
     except OSError as error:
         raise StoreFault(
             f"{path} could not be upgraded: {error.strerror}; it is as it was", "muster doctor"
         ) from error
     except apsw.Error as error:
         raise _fault(error, path) from error
+
+
+def _upgrade(old: apsw.Connection, path: Path) -> None:
+    draft = path.with_name(f"{path.name}.upgraded")
+    _hold(old, path)
+    kept = _keep(path)
+    _remove(draft)  # of somebody who was cut off
+    try:
+        _make(draft, old, path, kept)
+        draft.replace(path)
     finally:
-        draft.unlink(missing_ok=True)
+        _remove(draft)
+    sync_folder(path.parent)
+    _witness(path)
+    log.warning("%s was upgraded from schema %d; as it was it is kept in %s", path, UPGRADED_SCHEMA, kept)
+
+
+def _remove(draft: Path) -> None:
+    for suffix in ("", "-journal", "-wal", "-shm"):
+        draft.with_name(f"{draft.name}{suffix}").unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -92,12 +105,8 @@ def _opened(path: Path) -> apsw.Connection:
 
 
 def _refuse_unfit(old: apsw.Connection, path: Path) -> None:
-    if names := differing(old, [SHAPE_SQL.read_text("utf-8")]):
-        raise StoreRefused(
-            f"{path}: another build of Muster made it: schema {UPGRADED_SCHEMA} has another {names} here; "
-            "nothing was changed",
-            other_build_hint(path),
-        )
+    if differs := other_shape(old):
+        raise StoreRefused(f"{path}: {differs}; nothing was changed", other_build_hint(path))
     found = old.execute("PRAGMA quick_check(1)").fetchone()
     if found != ("ok",):
         raise _unfit(path, found and found[0])
@@ -195,6 +204,9 @@ def _make(draft: Path, old: apsw.Connection, path: Path, kept: Path) -> None:
         new.execute(f"PRAGMA application_id = {mark:d}; PRAGMA user_version = {FIRST_SCHEMA:d}; COMMIT")
     if findings := examine(draft, quick=True).findings:
         raise _unfit(path, findings[0])
+    with contextlib.closing(apsw.Connection(str(draft), flags=apsw.SQLITE_OPEN_READWRITE)) as new:
+        # As it is opened: whoever changes that later needs the file for itself.
+        new.execute("PRAGMA journal_mode = WAL").fetchall()
     _sync_file(draft)
 
 
