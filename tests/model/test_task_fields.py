@@ -69,7 +69,8 @@ def test_a_field_stands_in_two_files_beside_the_schema_and_what_it_does() -> Non
         for path in SRC.rglob("*")
         if path.suffix in {".py", ".sql"} and {"estimated_s", "estimatedS"} & set(words(path))
     }
-    schema = {place for place in places if "/migrations/" in place}
+    # Old builds had it as well; their schema is what it was, and what is made of it as well.
+    schema = {place for place in places if "/migrations/" in place or "/upgrades/" in place}
     uses = {
         "model/moves/working.py",
         "cli/plan_items.py",
