@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from muster.model import commands as c
 from reviewed_work import with_repository
 
 
@@ -31,7 +32,10 @@ def test_work_is_looked_at_commented_and_sent_back(owner, console):
     live.press("\r")
     live.until(lambda _: "the work has changed since it was shown; nothing was sent" in live.foot())
     assert owner.tasks()["tests"].status == "FAILED"
-    reviewed(live, "round(total, 3)")
+    live.press("v")
+    live.until(
+        lambda text: "round(total, 3)" in text and "1 comment on what it was before: gone" in live.foot()
+    )
     assert "»" not in live.text(), "what was said of other lines is not said of these"
     comment(live, "gg" + "jjj", "Half-even is meant")
     live.press("bNearly.\r")
@@ -63,3 +67,58 @@ def test_work_that_is_nowhere_is_said_to_be(owner, console):
     live.choose("billing/tests")
     live.press("v")
     live.until(lambda _: "is in no git repository here" in live.foot())
+
+
+def for_review(owner, key="api"):
+    """Its attempt has left work that waits for a person."""
+    task = owner.tasks()[key]
+    words = "its work is for you to review"
+    owner.do(c.Fail(task_id=task.id, epoch=task.epoch, kind="review", message=words))
+
+
+def test_work_is_not_accepted_over_comments_that_nobody_was_sent(owner, console):
+    repo = with_repository(owner)
+    for_review(owner)
+    repo.leave("billing", "api", 1, {"money.py": "one = 1\ntotal = round(total, 2)\n"})
+    live = console("watch", size=(100, 24))
+    live.choose("billing/api")
+    reviewed(live, "money.py", "1 file  +2 -0")
+    comment(live, "gg" + "jjj", "Half-even is meant")
+    refused = "what you wrote was not sent, and nobody would read it; nothing was accepted"
+    for keys in ("y", "\x1by", "*y"):
+        live.press(keys)
+        live.until(lambda text: refused in " ".join(text.split()))
+        assert owner.tasks()["api"].status == "PAUSED"
+    for keys, asked in (("c", "cancel"), ("p", "resume"), ("q", "leave")):
+        live.press(keys)
+        live.until(lambda text, asked=asked: UNSENT_ONE in text and f" {asked} " in live.foot())
+        live.press("n")
+        live.until(lambda _: "nothing was changed" in live.foot())
+    live.press("bNearly.\r")
+    live.until(lambda _: "billing/api: Send back: done" in live.foot())
+    live.press("q")
+    assert live.ends() == 0, "all that was written is sent: it asks no more"
+    assert "money.py:2: total = round(total, 2)\nHalf-even is meant" in owner.claim("again")["api"].note
+
+
+UNSENT_ONE = "1 comment: what you wrote was not sent, and nobody would read it"
+
+
+def test_work_is_accepted_once_its_comments_were_emptied(owner, console):
+    repo = with_repository(owner)
+    for_review(owner)
+    repo.leave("billing", "api", 1, {"money.py": "one = 1\ntotal = round(total, 2)\n"})
+    live = console("watch")
+    live.choose("billing/api")
+    reviewed(live, "money.py", "1 file  +2 -0")
+    comment(live, "gg" + "jjj", "Half-even")
+    live.press("y")
+    live.until(lambda text: "nothing was accepted" in text)
+    live.press("\r")
+    live.until(lambda shown: "Comment on money.py:2" in shown)
+    live.press("\x15\r")
+    live.until(lambda shown: "»" not in shown)
+    live.press("yy")
+    live.until(lambda _: "billing/api: Accept the result: done" in live.foot())
+    live.press("q")
+    assert live.ends() == 0

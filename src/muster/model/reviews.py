@@ -13,6 +13,7 @@ REMARKS_MAX = 20
 """On lines, in one note."""
 BACK = ("resume", "retry")
 """What sends work back to its agent, whichever is possible."""
+UNSENT = "what you wrote was not sent, and nobody would read it"
 
 
 class Remark(NamedTuple):
@@ -69,3 +70,9 @@ def refuse_other_work(base: str, head: str, seen: str) -> None:
         raise Conflict(
             "the work has changed since it was shown; nothing was sent", "look at what is there now"
         )
+
+
+def refuse_unsent(unsent: bool, hint: str) -> None:
+    """Raises Conflict: who accepts work has nothing more to say of it.  `hint` is in the words of that place."""
+    if unsent:
+        raise Conflict(f"{UNSENT}; nothing was accepted", hint)

@@ -37,6 +37,7 @@ class ReviewRow(NamedTuple):
 class Review:
     work: ReviewedWork
     ref: str
+    plan: str
     remarks: dict[tuple[int, str], str] = field(default_factory=dict)
     """By file and place."""
     at: int = 0
@@ -56,6 +57,14 @@ class Review:
             return None
         number, line = self.rows[self.at]
         return (number, line.place) if line is not None and line.sign in " +-" else None
+
+    def comment(self, text: str) -> None:
+        """On the chosen line; empty takes it away."""
+        if (place := self.here) is None:
+            return
+        self.remarks.pop(place, None)
+        if text:
+            self.remarks[place] = text
 
     def where(self, place: tuple[int, str]) -> str:
         return Remark(self.work.files[place[0]].path, place[1], "", "").where

@@ -11,6 +11,7 @@ from muster.model.reviews import review_note
 from muster.model.wording import counted
 
 COMMENT = "comment"
+LEAVE = "leave"
 
 
 def sending_back(action: str, row: Json, tag: str, review: Review | None) -> Dialog:
@@ -61,3 +62,9 @@ def commenting(review: Review, place: tuple[int, str], row: Json) -> Dialog:
     )
     made.lines["text"].write(review.remarks.get(place, ""))
     return made
+
+
+def leaving(unsent: str) -> Dialog:
+    """Before the watch is left with comments that nobody has got, as a browser asks."""
+    watch = {"id": "watch", "kind": "watch", "plan": "", "key": "muster watch"}
+    return Dialog(title="Leave", action=LEAVE, row=watch, fields=(), says=(unsent,), label="Leave")

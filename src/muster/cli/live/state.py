@@ -25,7 +25,8 @@ from muster.cli.live.dialog import (
 from muster.cli.live.news import News
 from muster.cli.live.output_window import OutputWindow
 from muster.cli.live.review import Review, ReviewedWork
-from muster.cli.live.review_dialogs import COMMENT, commenting, merging, sending_back
+from muster.cli.live.review_dialogs import COMMENT, LEAVE, commenting, leaving, merging, sending_back
+from muster.cli.live.reviews import Reviews
 from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id
 from muster.cli.output import ref_of
 from muster.model.access import RIGHTS, Right, Role
@@ -71,7 +72,6 @@ class State:
     dialog: Dialog | None = None
     reviewing: tuple[int, int] | None = None
     """(task id, epoch) whose work is looked at."""
-    review: Review | None = None
     startled: bool = False
     """Somebody writes where nothing is written: what comes next was not meant as keys."""
     help: int | None = None
@@ -92,6 +92,7 @@ class State:
     """The rows that the window scrolls over."""
     _seen_open: set[int] = field(default_factory=set)
     _unsent: Unsent = field(default_factory=Unsent)
+    _reviews: Reviews = field(default_factory=Reviews)
 
     def show(self, news: News, now_ms: int = 0) -> None:
         self.heard_ms = now_ms
@@ -110,6 +111,7 @@ class State:
         if news.told:
             self.message = news.told
         self._unsent.keep(news.undone)
+        self._reviews.take_back(news.undone)
         if news.coming is not None:
             self._ask_merge(news.coming)
         self.link, self.cut = news.link, news.cut
@@ -130,22 +132,22 @@ class State:
         if problem:
             self.reviewing, self.message = None, problem
         elif work is not None and work.of == self.reviewing:
-            row = self.tasks.get(work.of[0])
-            before = self.review.remarks if self.review and self.review.work.seen == work.seen else {}
-            self.review = Review(work, ref_of(row) if row else str(work.of[0]), before)
-            self.message = ""
+            self.message = self._reviews.take(work, self.tasks.get(work.of[0]))
 
     @property
     def review_shown(self) -> Review | None:
-        found = self.review
-        return found if found is not None and found.work.of == self.reviewing else None
+        """Of the task that is chosen, and no other one."""
+        wanted = self.reviewing
+        return self._reviews.of(wanted) if wanted is not None and wanted[0] == self.chosen else None
 
     def _ask_merge(self, coming: Json) -> None:
         """Unless its reader has gone on to something else."""
         row = self.chosen_row if self.chosen == f"plan {coming['plan']}" else None
         if self.dialog is None and row is not None:
             asked = merging(coming, row)
-            self.message, self.dialog = (asked, None) if isinstance(asked, str) else ("", asked)
+            self.message, self.dialog = (
+                (asked, None) if isinstance(asked, str) else ("", self._reviews.warned(asked))
+            )
 
     def _plans(self) -> list[Json]:
         plans: list[Json] = self.status["status"]["plans"] if self.status else []
@@ -274,20 +276,17 @@ class State:
             self.message, self.startled = said, key not in ("esc", "n")
             return None
         if said.action == COMMENT:
-            self._keep_comment(str(said.body.get("text", "")))
+            if (review := self.review_shown) is not None:
+                review.comment(str(said.body.get("text", "")))
             return None
-        if said.work is not None and self.review is not None:
+        if said.action == LEAVE:
+            self.done = True
+            return None
+        if said.work is not None:
             self.reviewing = None
+        self._reviews.send(said)
         self._unsent.sent(said)
         return said
-
-    def _keep_comment(self, text: str) -> None:
-        review = self.review_shown
-        if review is None or (place := review.here) is None:
-            return
-        review.remarks.pop(place, None)
-        if text:
-            review.remarks[place] = text
 
     def _type(self, line: InputLine, key: str) -> None:
         if key == "esc":
@@ -371,7 +370,9 @@ class State:
             self.message = ""
 
     def _leave(self) -> None:
-        self.done = True
+        unsent = self._reviews.told()
+        self.dialog = leaving(unsent) if unsent else None
+        self.done = self.dialog is None
 
     def _list_keys(self) -> None:
         self.help = 0
@@ -394,7 +395,7 @@ class State:
 
     def _look(self, view: str) -> None:
         self.view, self.open, self.of_plan, self.filter = view, False, "", ""
-        self.top = self.chosen = self.attempt = None
+        self.top = self.chosen = self.attempt = self.reviewing = None
         self._arrange(())
         self.chosen = self._order[0] if self._order else None
 
@@ -463,16 +464,17 @@ class State:
             self.message = "what it would bring is asked for"
             return Prompt(COMING, row)
         tag = "" if "kind" in row else tag_seen(action, row)
-        looked_at = self.review_shown.work.of[1] if self.review_shown is not None else row["epoch"]
-        if action == "accept" and looked_at != row["epoch"]:
+        shown = self.review_shown or self._reviews.of((row["id"], row["epoch"]))
+        if action == "accept" and shown is not None and shown.work.of[1] != row["epoch"]:
             self.message = f"attempt {row['epoch']} is newer than what you look at; {NOTHING}"
-            return None
-        if key.key == "b":
-            self.dialog = sending_back(action, row, tag, self.review_shown)
-        elif action in AT_ONCE:
-            return Prompt(action, row, tag=tag, label=label_of(action, row))
+        elif action == "accept" and (refused := self._reviews.refused_accept([row])):
+            self.message = refused
+        elif key.key == "b":
+            self.dialog = sending_back(action, row, tag, shown)
+        elif action in AT_ONCE and not (action == "resume" and self._reviews.told([row])):
+            return Prompt(action, row, tag=seq, label=label_of(action, row))
         else:
-            self.dialog = self._unsent.again(dialog_of(action, row, tag))
+            self.dialog = self._reviews.warned(self._unsent.again(dialog_of(action, row, tag)))
         return None
 
     def _act_on_all(self, action: str) -> None:
@@ -481,8 +483,10 @@ class State:
             self.message = f"{action}: this is not yours to do here; {NOTHING}"
         elif not rows:
             self.message = f"{action}: possible with none that is listed"
+        elif action == "accept" and (refused := self._reviews.refused_accept(rows)):
+            self.message = refused
         else:
-            self.dialog = dialog_of_all(action, rows)
+            self.dialog = self._reviews.warned(dialog_of_all(action, rows))
 
     def _why_not(self, key: KeyBinding, row: Json) -> str:
         """In the words of the pages."""

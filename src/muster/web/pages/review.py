@@ -17,7 +17,16 @@ from muster.model.diffs import FileDiff, parsed
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound
 from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
 from muster.model.json_value import Json
-from muster.model.reviews import BACK, REMARKS_MAX, Remark, refuse_other_work, review_note, way_back, work_of
+from muster.model.reviews import (
+    BACK,
+    REMARKS_MAX,
+    Remark,
+    refuse_other_work,
+    refuse_unsent,
+    review_note,
+    way_back,
+    work_of,
+)
 from muster.model.states import HELD, PauseReason
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import task_name
@@ -90,7 +99,7 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         epoch, change = await change_of_task(web, task_id, query.attempt)
         refuse_other_work(change.base, change.head, fields.get("head", ""))
         if do == "accept":
-            _refuse_unsent(draft)
+            refuse_unsent(draft.unsent, "send it back, or empty its boxes and approve")
             action, body = do, {}
         else:
             note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
@@ -197,15 +206,6 @@ def _refuse_unplaced(do: str, draft: _Draft) -> None:
         raise BadInput(
             f"{why}; nothing was sent, and what you wrote stands below",
             "take it out, and send the others first" if full else "choose a line, or empty its box",
-        )
-
-
-def _refuse_unsent(draft: _Draft) -> None:
-    """Raises Conflict."""
-    if draft.unsent:
-        raise Conflict(
-            "what you wrote was not sent, and nobody would read it; nothing was accepted",
-            "send it back, or empty its boxes and approve",
         )
 
 
