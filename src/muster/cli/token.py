@@ -8,11 +8,12 @@ from operator import itemgetter
 
 from muster.cli.access import ROLES, add_workspace_option, print_list, workspace
 from muster.cli.fields import add_fields, answer
-from muster.cli.output import age, clean, now_ms
+from muster.cli.output import age, clean, note, now_ms
 from muster.cli.values import number, time_s
 from muster.client.api import path_of
 from muster.model.access import Right, Token
 from muster.model.json_value import Json
+from muster.model.kinds import moment_text
 from muster.model.numbers import NUMBER_MAX
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
@@ -39,7 +40,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--scope", action="append", choices=rights, metavar="RIGHT", help=f"only this: {', '.join(rights)}"
     )
     made.add_argument(
-        "--expires", type=time_s, metavar="TIME", help="it counts this long, like 30d (for ever)"
+        "--expires",
+        type=time_s,
+        metavar="TIME",
+        help="it counts this long, like 30d (as long as the token you ask with; without one, for ever)",
     )
     listing = verbs.add_parser("list", act=_list, help="those there are, without their secrets")
     revoked = verbs.add_parser("revoke", act=_revoke, help="it counts for nothing from now on")
@@ -59,6 +63,8 @@ def _create(args: argparse.Namespace) -> int:
             scopes=args.scope or [],
             expiresS=int(args.expires or 0),
         )
+    if made["expiresAtMs"] is not None:
+        note(f"it counts until {moment_text(made['expiresAtMs'])}")
     return answer(args, made, made["token"])
 
 

@@ -95,7 +95,7 @@ class Access:
             raise Conflict("this token is there already; nothing was changed", "make another one")
         said = f"token {token.name} of {member.name}, {token.role}, made by {command.actor}"
         await note(view, f"token {token.id}", "token_added", said, command.actor)
-        return TokenAdded(id=token.id)
+        return TokenAdded(id=token.id, expires_at_ms=token.expires_at_ms)
 
     async def revoke_token(self, view: View, command: c.RevokeToken) -> Done:
         """Raises NotFound.  Repeating it changes nothing."""

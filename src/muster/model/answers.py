@@ -306,6 +306,7 @@ class WorkspaceAdded(Answer, frozen=True, kw_only=True):
 
 class TokenAdded(Answer, frozen=True, kw_only=True):
     id: int
+    expires_at_ms: int | None
 
 
 class WebhookAdded(Answer, frozen=True, kw_only=True):

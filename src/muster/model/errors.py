@@ -40,16 +40,15 @@ class MusterError(Exception):
 
 
 class CallerError(MusterError):
-    pass
+    pointer = ""
+    """The field of a request's body that is wrong, as a JSON pointer."""
+    parameter = ""
+    """The parameter of its address that is wrong."""
 
 
 class BadInput(CallerError):
     exit_code = 2
     http_status = 422
-    pointer = ""
-    """The field of a request's body that is wrong, as a JSON pointer."""
-    parameter = ""
-    """The parameter of its address that is wrong."""
 
 
 class TooLarge(BadInput):

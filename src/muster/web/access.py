@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import time
 from collections.abc import Sequence
@@ -35,13 +34,15 @@ class TokenBody(ActorBody, frozen=True, kw_only=True):
     scopes: tuple[Right, ...] = ()
     """Empty: all that the role may."""
     expires_s: c.Count = 0
-    """0: never."""
+    """0: as long as the token that asks for it; for ever where that does, or none is needed."""
 
 
 class NewToken(Struct, frozen=True, rename="camel"):
     id: int
     token: str
     """Told once: only its hash is kept."""
+    expires_at_ms: int | None
+    """When it ends to count; null: never."""
 
 
 class WhoAmI(Struct, frozen=True, rename="camel"):
@@ -117,9 +118,10 @@ async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
     _refuse_wider(web, request.identity, body)
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     given = {name: getattr(body, name) for name in TokenBody.__struct_fields__}
+    given["expires_s"] = _time_given(request.identity, body.expires_s)
     added = await web.engine.execute(c.AddToken(**given, token_hash=hash_of(secret)))
     assert isinstance(added, TokenAdded)
-    return json_reply(NewToken(added.id, secret), 201)
+    return json_reply(NewToken(added.id, secret, added.expires_at_ms), 201)
 
 
 @routes.post("/api/v1/tokens/{token_id:id}/revoke", answer=Done)
@@ -132,21 +134,36 @@ async def revoke_token(web: Backend, request: Request, token_id: int, body: Acto
 
 
 def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:
-    """Raises Forbidden for a token that may more, or for longer, than the one that asks for it."""
+    """Raises Forbidden for a token that may more than the one that asks for it."""
     if who is None:
         return
     guest = web.workspace_id != DEFAULT_WORKSPACE
     if more := rights_of(body.role, body.scopes, guest=guest) - who.rights:
-        raise Forbidden(
+        error = Forbidden(
             f"your token may not {', '.join(sorted(more))}, so it gives nobody the right to; nothing was changed",
-            f"name what the new one may do: --scope {' --scope '.join(sorted(who.rights))}",
+            f"name what the new one may do: muster token create NAME --member {body.member} "
+            f"--scope {' --scope '.join(sorted(who.rights))}",
         )
-    left_s = math.inf if who.expires_at_ms is None else who.expires_at_ms / 1000 - time.time()
-    if (body.expires_s or math.inf) > left_s:
-        raise Forbidden(
+        error.pointer = "/scopes"
+        raise error
+
+
+def _time_given(who: Caller | None, asked_s: int) -> int:
+    """At most as long as the token that asks counts, and so long where no time is named; 0: for ever.
+
+    Raises Forbidden.
+    """
+    if who is None or who.expires_at_ms is None:
+        return asked_s
+    left_s = int(who.expires_at_ms / 1000 - time.time())
+    if left_s < max(asked_s, 1):
+        error = Forbidden(
             "your token expires before the new one would; nothing was changed",
-            f"--expires {max(1, int(left_s))}s",
+            "name no time (--expires): it counts as long as yours",
         )
+        error.pointer = "/expiresS"
+        raise error
+    return asked_s or left_s
 
 
 async def refuse_above(web: Backend, who: Caller | None, member: str, role: Role = Role.VIEWER) -> None:

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from muster.model import commands as c
 from muster.model.access import Caller
-from muster.model.errors import BadInput, MusterError, PreconditionFailed, TooLarge, TooMany
+from muster.model.errors import BadInput, CallerError, MusterError, PreconditionFailed, TooLarge, TooMany
 
 S = TypeVar("S", bound=Struct)
 
@@ -204,7 +204,7 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
 
     status = status or error.http_status
     errors: tuple[FieldProblem, ...] = ()
-    if isinstance(error, BadInput) and (error.pointer or error.parameter):
+    if isinstance(error, CallerError) and (error.pointer or error.parameter):
         wrong = FieldProblem(detail=error.message, pointer=error.pointer, parameter=error.parameter)
         errors = (wrong,)
     problem = Problem(

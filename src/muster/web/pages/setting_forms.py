@@ -26,6 +26,8 @@ routes = Routes(pages=True)
 
 MICROUSD = 1_000_000
 DAY_S = 86_400
+_API_NAMES = {"days": "expiresS", "usd": "microusd"}
+"""Of fields that a person writes in other units."""
 
 
 class SettingForm(NamedTuple):
@@ -58,7 +60,9 @@ SETTING_FORMS: dict[str, SettingForm] = {
                 FormField("member", "Whose it is", required=True, rule=_MEMBER_RULE),
                 FormField("role", "Role, at most the member's", required=True, choices=_ROLES),
                 FormField(
-                    "days", "For how many days, at most as long as your own (empty: until it is revoked)"
+                    "days",
+                    "For how many days (empty: as long as your own session or token)",
+                    rule="at most as long as your own session or token counts; empty: exactly so long",
                 ),
             ),
         ),
@@ -164,10 +168,13 @@ def _offered(request: Request, field: FormField) -> FormField:
 def _told(action: Action, problem: Problem) -> Json:
     """In words for who has filled in the form, where a field of it is what is wrong."""
     wrong = {one.pointer.removeprefix("/") for one in problem.errors}
-    rules = [f"{one.label}: {one.rule}" for one in action.fields if one.rule and one.name in wrong]
+    fields = [one for one in action.fields if _API_NAMES.get(one.name, one.name) in wrong]
+    rules = "; ".join(f"{one.label}: {one.rule}" for one in fields if one.rule)
     if not rules:
         return {"detail": problem.detail, "hint": problem.hint}
-    return {"detail": f"{'; '.join(rules)}. Nothing was changed.", "hint": ""}
+    if problem.status != BadInput.http_status:  # what is wrong with it is no matter of its shape
+        return {"detail": problem.detail, "hint": rules}
+    return {"detail": f"{rules}. Nothing was changed.", "hint": ""}
 
 
 @routes.post("/settings/{form}")
@@ -188,9 +195,14 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:  # noqa: A
     told: Json = msgspec.json.decode(reply.data) if reply.data else {}
     secret = told.get("token") or told.get("secret")
     if secret:
-        warning = told.get("warning", "")
         return page(
-            request, "secret.html", wanted=found.action, secret=secret, warning=warning, back=found.back
+            request,
+            "secret.html",
+            wanted=found.action,
+            secret=secret,
+            warning=told.get("warning", ""),
+            expires_ms=told.get("expiresAtMs"),
+            back=found.back,
         )
     return back_to({}, found.back, form)
 
@@ -199,9 +211,9 @@ def _body(form: str, action: Action, fields: Mapping[str, str]) -> Json:
     """Raises BadInput."""
     body = body_of_form(action, dict(fields))
     if "days" in body:
-        body["expiresS"] = round(_number(body.pop("days"), "days") * DAY_S)
+        body[_API_NAMES["days"]] = round(_number(body.pop("days"), "days") * DAY_S)
     if "usd" in body:
-        body["microusd"] = round(_number(body.pop("usd"), "dollars") * MICROUSD)
+        body[_API_NAMES["usd"]] = round(_number(body.pop("usd"), "dollars") * MICROUSD)
     if form in {"crew-pause", "crew-resume"}:
         body["status"] = CrewStatus.PAUSED if form == "crew-pause" else CrewStatus.RUNNING
     return body
