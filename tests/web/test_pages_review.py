@@ -113,6 +113,8 @@ def test_work_that_waits_for_a_person_is_approved(far: FarOwner, repo: Repo) -> 
     far.do(c.Fail(task_id=number, epoch=1, kind="review", message=words))
     reader = signed_in(far)
     assert f"/tasks/{number}/review" in reader.get("/inbox").text
+    attempts = reader.get(f"/tasks/{number}").text
+    assert "for review</span>" in attempts and "✗" not in attempts
     shown = reader.get(f"/tasks/{number}/review")
     form = shown.form("Add comment")
     written = {"text.0+1": "Not so"}

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from operator import itemgetter
 
 from muster.agents.handover import BEGINS
 from muster.cli.context import Context, connect
@@ -32,7 +31,7 @@ from muster.hosts.user_git import UserGit
 from muster.model.errors import NotFound
 from muster.model.json_value import Json
 from muster.model.refs import AttemptRefs, attempt_refs, kept_refs
-from muster.model.shown import attempt_look
+from muster.model.shown import attempt_kind, attempt_look, attempt_word
 from muster.model.wording import STILL_AWAY
 
 SAID_LINES = 20
@@ -118,7 +117,7 @@ def _list(args: argparse.Namespace) -> int:
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "#": lambda attempt: f"#{attempt['epoch']}",
-    "STATUS": itemgetter("status"),
+    "STATUS": attempt_word,
     "WHO": lambda attempt: f"{place_of(attempt)} {attempt['agent']}",
     "BEGUN": lambda attempt: attempt_times(attempt)[0],
     "TOOK": lambda attempt: attempt_times(attempt)[1],
@@ -144,7 +143,7 @@ def _show(args: argparse.Namespace) -> int:
 
 def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> None:
     epoch, work = attempt["epoch"], attempt["work"]
-    screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt['status'])}")
+    screen.line(f"{clean(ref)}#{epoch}  {screen.badge(attempt_look(attempt), attempt_word(attempt))}")
     rows = [
         ("Who", f"{place_of(attempt)} with agent {clean(attempt['agent'])}"),
         ("When", ", for ".join(attempt_times(attempt))),
@@ -152,7 +151,7 @@ def _print_attempt(ref: str, attempt: Json, said: list[str], screen: Screen) -> 
     if attempt["exitCode"] is not None:
         rows.append(("Exit code", str(attempt["exitCode"])))
     if attempt["error"]:
-        rows.append(("Error", " ".join(filter(None, [attempt["errorKind"], clean(attempt["error"])]))))
+        rows.append(("Error", " ".join(filter(None, [attempt_kind(attempt), clean(attempt["error"])]))))
     if about := "; ".join(filter(None, [work, attempt["remark"]])):
         rows.append(("Work", clean(about)))
     began = (event["message"] for event in attempt["events"] if event["event"] == "progress")

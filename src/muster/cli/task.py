@@ -27,7 +27,7 @@ from muster.cli.values import number
 from muster.client.api import plan_path, task_path
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
-from muster.model.shown import attempt_look
+from muster.model.shown import attempt_kind, attempt_look, attempt_word
 from muster.model.states import TaskStatus
 from muster.model.wording import counted, hint, refused_words
 
@@ -256,10 +256,10 @@ def place_of(attempt: Json) -> str:
 
 def _attempt(attempt: Json, screen: Screen) -> str:
     begun, lasted = attempt_times(attempt)
-    badge = screen.badge(attempt_look(attempt), attempt["status"])
+    badge = screen.badge(attempt_look(attempt), attempt_word(attempt))
     parts = [f"#{attempt['epoch']} {begun}  {lasted}  {badge}"]
-    if attempt["errorKind"]:
-        parts.append(attempt["errorKind"])
+    if kind := attempt_kind(attempt):
+        parts.append(kind)
     if attempt["error"]:
         parts.append(clean(attempt["error"]))
     parts.append(f"{place_of(attempt)} {clean(attempt['agent'])}")

@@ -38,11 +38,12 @@ from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, ROOM, WorkerRow, agent_views, worker_view
 from muster.model.spending import ledger_of
-from muster.model.states import HELD, CrewStatus, TaskStatus
+from muster.model.states import HELD, JUDGED, CrewStatus, TaskStatus
 from muster.model.task import Attempt, Now
 from muster.model.touches import Touching
 from muster.model.usage import total
 from muster.model.views import (
+    AttemptView,
     ClaimView,
     CrewView,
     EventView,
@@ -55,7 +56,7 @@ from muster.model.views import (
     TaskView,
     WorkerView,
 )
-from muster.model.why import CrewFacts, OfflineProgram, at_work, reason, state_of, takers
+from muster.model.why import CrewFacts, OfflineProgram, at_work, attempt_state, reason, state_of, takers
 from muster.model.wording import near, task_name
 from muster.ports.runtime import Clock
 from muster.ports.store import Reads
@@ -224,8 +225,7 @@ class Queries:
         views = await self.tasks(TaskFilter(ids=(task_id,)))
         if not views:
             raise NotFound(f"there is no task {task_id}", "muster task list")
-        view = views[0]
-        attempts = await self._reads.attempts(task_id)
+        attempts = await self.attempts(view := views[0])
         texts = await self._reads.texts(task_id)
         return TaskDetail(
             task=view,
@@ -241,6 +241,14 @@ class Queries:
             created_by=texts.created_by,
             log_tail=await self._log_tail(task_id, view.epoch),
         )
+
+    async def attempts(self, task: TaskView) -> list[AttemptView]:
+        """The oldest first."""
+        found = await self._reads.attempts(task.id)
+        judged = any(one.error_kind in JUDGED for one in found)
+        events = await self._reads.last_events(task.id, EVENTS_MAX) if judged else ()
+        accepted = {one.epoch for one in events if one.event == "accepted"}
+        return [replace(one, state=attempt_state(one, task, accepted)) for one in found]
 
     async def _log_tail(self, task_id: int, epoch: int) -> str:
         """The last lines, of no more than they need: a chunk may be large."""

@@ -7,7 +7,7 @@ slow to import.
 from __future__ import annotations
 
 from muster.model.states import TaskStatus
-from muster.model.wording import MAY_IT, counted
+from muster.model.wording import ACCEPTED, FOR_REVIEW, MAY_IT, SENT_BACK, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ EVENT_WORDS = {
     "aim_dropped": ("ready", "for any agent again"),
     "readopted": ("running", "is back"),
     "expired": ("failed", "expired"),
+    "accepted": ("ready", ACCEPTED),
     "skipped": ("cancelled", "skipped"),
     "archived": ("archived", "archived"),
     "edited": ("waiting", "edited"),
@@ -126,7 +127,10 @@ def told(event: Mapping[str, Any]) -> tuple[str, str, str]:
             return "failed", name, message
         return "attempt failed", name, f"{message}; will be retried"
     look, word = EVENT_WORDS.get(name, (COUNT_WORDS.get(event["newStatus"], ""), name))
-    if name == "started" and message.endswith(", by hand"):
+    if name == "sent_back":
+        again = event["newStatus"] == TaskStatus.ABORTED
+        look, word = ("delayed", SENT_BACK) if again else ("paused", FOR_REVIEW)
+    elif name == "started" and message.endswith(", by hand"):
         message = (
             f"{event['actor']}, by hand  attempt {event['epoch']}; its plan waits until it is given back"
         )
@@ -200,8 +204,18 @@ def paused_next(plan: Json) -> str:
 
 _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}
 _ENDS |= {"assigned": "assigned", "stopping": "stopping", "cancelled": "cancelled", "released": "waiting"}
+_ENDS |= {FOR_REVIEW: "paused", SENT_BACK: "delayed", ACCEPTED: "completed"}
+
+
+def attempt_word(attempt: Mapping[str, Any]) -> str:
+    return str(attempt.get("state") or attempt["status"])  # a server that is older tells no state
 
 
 def attempt_look(attempt: Mapping[str, Any]) -> str:
     """What an attempt is shown as: a key of LOOKS."""
-    return _ENDS.get(attempt["status"], "waiting")
+    return _ENDS.get(attempt_word(attempt), "waiting")
+
+
+def attempt_kind(attempt: Mapping[str, Any]) -> str:
+    """The kind of its failure; empty where it has none, or its word says that already."""
+    return str(attempt["errorKind"] or "") if attempt_word(attempt) == attempt["status"] else ""

@@ -98,6 +98,9 @@ class ErrorKind(StrEnum):
     """Said to be done, and a person has to say what becomes of it."""
 
 
+JUDGED = frozenset({ErrorKind.REWORK, ErrorKind.REVIEW})
+"""Its agent has ended well; what it has made is looked at."""
+
 STOP_BY_S = 15.0
 """How long a stop on request may take: both rungs of the stop ladder, and some air."""
 

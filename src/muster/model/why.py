@@ -15,7 +15,9 @@ from muster.model.rows import ANY_AGENT, ROOM
 from muster.model.secrets import setting
 from muster.model.states import (
     ATTEMPT_OPEN,
+    FINAL,
     HELD,
+    JUDGED,
     AttemptStatus,
     CrewStatus,
     ErrorKind,
@@ -25,8 +27,8 @@ from muster.model.states import (
 )
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import Touching, meeting, overlap
-from muster.model.views import PlanView, TaskView
-from muster.model.wording import counted, refused_words
+from muster.model.views import AttemptView, PlanView, TaskView
+from muster.model.wording import ACCEPTED, FOR_REVIEW, SENT_BACK, counted, refused_words
 
 
 class OfflineProgram(Struct, frozen=True):
@@ -131,6 +133,17 @@ def state_of(task: TaskView) -> str:
     if task.attempt_status is AttemptStatus.STOPPING:
         return "stopping"
     return "delayed" if task.status is TaskStatus.ABORTED else task.status.lower()
+
+
+def attempt_state(attempt: AttemptView, task: TaskView, accepted: Collection[int]) -> str:
+    """Whose work was judged has ended well, whatever its status says.  `accepted`: epochs of work that was."""
+    if attempt.error_kind not in JUDGED or attempt.status is not AttemptStatus.FAILED:
+        return attempt.status
+    newest = attempt.epoch == task.epoch
+    if attempt.epoch in accepted or (newest and task.status is TaskStatus.COMPLETED):
+        return ACCEPTED
+    waits = task.paused_reason is PauseReason.REVIEW or task.status in FINAL
+    return FOR_REVIEW if newest and waits else SENT_BACK
 
 
 def at_work(task: TaskView) -> bool:

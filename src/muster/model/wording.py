@@ -12,6 +12,8 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+FOR_REVIEW, SENT_BACK, ACCEPTED = "for review", "sent back", "accepted"
+"""How an attempt stands whose work was to be looked at."""
 MAY_IT = "may it do this?"
 """How every question begins that is answered by allowing something, or not."""
 

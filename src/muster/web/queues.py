@@ -64,8 +64,7 @@ routes.command("/api/v1/agents/tasks/{task_id:id}/retry", c.Retry, "actor", "not
 @routes.get(f"{_TASK}/attempts")
 async def attempts(web: Backend, task_id: int) -> Sequence[AttemptView]:
     """The oldest first."""
-    await one_task(web, task_id)
-    return await web.reads.attempts(task_id)
+    return await web.queries.attempts(await one_task(web, task_id))
 
 
 @routes.get(f"{_TASK}/checkpoint")

@@ -8,6 +8,7 @@ from muster.model.views import AttemptView
 from muster.web.backend import Backend
 from muster.web.events import place_of
 from muster.web.feed import EVENT_STREAM, sse, watch
+from muster.web.holders import one_task
 from muster.web.http import Query, Request, Stream
 from muster.web.routes import Routes
 
@@ -44,11 +45,12 @@ async def output(web: Backend, request: Request, task_id: int, epoch: int, query
 @routes.get("/api/v1/agent-tasks/{task_id:id}/attempts/stream", answer=EVENT_STREAM)
 async def attempts(web: Backend, task_id: int) -> Stream:
     """A task's attempts as they are, then each again whenever something of it changes."""
-    await web.queries.task(task_id)
+    await one_task(web, task_id)
     sent: dict[int, AttemptView] = {}
 
     async def look() -> tuple[bytes, bool]:
-        fresh = [one for one in await web.reads.attempts(task_id) if sent.get(one.epoch) != one]
+        found = await web.queries.attempts(await one_task(web, task_id))
+        fresh = [one for one in found if sent.get(one.epoch) != one]
         sent.update((one.epoch, one) for one in fresh)
         return b"".join(sse(one, name="attempt") for one in fresh), False
 

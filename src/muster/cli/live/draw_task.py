@@ -88,7 +88,7 @@ def _attempt(one: Json, columns: int, screen: Screen, now_ms: int, *, chosen: bo
         f"{'>' if chosen else ' '}#{one['epoch']}",
         clock_time(begun),
         took.rjust(4),
-        plain.badge(shown.attempt_look(one), one["status"]),
+        plain.badge(shown.attempt_look(one), shown.attempt_word(one)),
         steady(one["agent"]),
         usage_words(one["usage"]) if one["usage"] else "",
         steady(shown.without_escapes(one["error"])),

@@ -136,6 +136,8 @@ def _environment() -> jinja2.Environment:
         "task_link": _task_link,
         "look": lambda name: shown.LOOKS.get(name, shown.UNKNOWN),
         "attempt_look": shown.attempt_look,
+        "attempt_word": shown.attempt_word,
+        "attempt_kind": shown.attempt_kind,
         "counted": counted,
         "told": shown.told,
         "paused_line": shown.paused_line,

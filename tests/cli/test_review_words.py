@@ -1,0 +1,42 @@
+"""Work that waits for a person's look: in the words of people, the same wherever it is shown."""
+
+from __future__ import annotations
+
+import json
+
+from muster.model import commands as c
+
+WORDS = "its work is for you to review"
+
+
+def for_review(owner, key="api"):
+    task = owner.tasks()[key]
+    owner.do(c.Fail(task_id=task.id, epoch=task.epoch, kind="review", message=WORDS))
+    return task.id
+
+
+def shown(cli, number):
+    """Badges of its newest attempt that has ended, on each surface that has one."""
+    task, attempts = cli("task", "show", str(number)).out, cli("attempt", "list", str(number)).out
+    one = cli("attempt", "show", f"{number}#1").out
+    state = json.loads(cli("attempt", "list", str(number), "--json").out)[0]["state"]
+    return task, attempts, one, state
+
+
+def test_an_attempt_whose_work_is_judged_has_not_failed(owner, cli):
+    number = for_review(owner)
+    for word, glyph in (("for review", "‖"), ("sent back", "◷")):
+        *texts, state = shown(cli, number)
+        assert state == word
+        for text in texts:
+            assert f"{glyph} {word}" in text or f" {word} " in text, text
+            assert "failed" not in text
+        if word == "for review":
+            cli("task", "resume", str(number), "--note", "Nearly")
+    assert json.loads(cli("attempt", "list", str(number), "--json").out)[0]["status"] == "failed"
+
+
+def test_work_that_a_person_accepted_is_accepted(owner, cli):
+    number = for_review(owner)
+    cli("task", "accept", str(number))
+    assert shown(cli, number)[-1] == "accepted"
