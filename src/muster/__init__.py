@@ -24,6 +24,7 @@ _FOUND_IN = {
     "TaskStopped": "errors",
     "TaskSummary": "task_queue",
     "TaskTool": "task_queue",
+    "WorkerBroken": "errors",
 }
 """The names of the SDK, by module: `__init__.pyi` has their types.  Each is loaded when it is used first, for
 every command of the CLI imports this module."""

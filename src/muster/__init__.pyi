@@ -8,6 +8,7 @@ from muster.sdk.errors import TaskCancelled as TaskCancelled
 from muster.sdk.errors import TaskEnded as TaskEnded
 from muster.sdk.errors import TaskFailed as TaskFailed
 from muster.sdk.errors import TaskStopped as TaskStopped
+from muster.sdk.errors import WorkerBroken as WorkerBroken
 from muster.sdk.handles import AsyncHandle as AsyncHandle
 from muster.sdk.handles import Handle as Handle
 from muster.sdk.kit import MusterKit as MusterKit

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from muster.model import commands as c
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, MusterError
 from muster.runtimes.chance import SystemChance
 from muster.sdk.attempt import NAG_S
 from muster.sdk.context import AsyncTaskContext, TaskContext
+from muster.sdk.errors import WorkerBroken
 from muster.sdk.function_worker import FunctionWorker
 from muster.sdk.handles import AsyncHandle, Handle
 from muster.sdk.links import Owned, ProjectLink, owning, project_at, registration_of
@@ -196,6 +197,7 @@ class RunningApp:
         self._worker = worker
         self._thread = threading.Thread(target=self._run, name=f"muster-{app.name}", daemon=True)
         self._error: BaseException | None = None
+        self._link = app.link
         self._ending = threading.Event()
         crons = [(name, task.cron) for name, task in app.tasks.items() if task.cron is not None]
         self._schedules = Schedules(crons, app.add_for_cron) if crons else None
@@ -205,12 +207,14 @@ class RunningApp:
         return self._thread.is_alive()
 
     def begin(self) -> None:
+        self._link.fault = self.fault
         self._thread.start()
         if self._schedules is not None:
             threading.Thread(target=self._look, args=(self._schedules,), daemon=True).start()
 
     def end(self, stop_s: float) -> None:
         """Raises what has ended it, if that was no end of ours."""
+        self._link.fault = None
         self._ending.set()
         self._worker.drain()
         self._thread.join(stop_s)
@@ -221,6 +225,19 @@ class RunningApp:
             log.warning("a task of %s does not stop: it is lost with this process", self.app.name)
         if (error := self._error or self._worker.error) is not None:
             raise error
+
+    def fault(self) -> MusterError | None:
+        """What has ended it, told to whoever waits for its tasks."""
+        error = self._error or self._worker.error
+        if error is None:
+            return None
+        broken = WorkerBroken(
+            f"the worker of {self.app.name} in this program has ended: {type(error).__name__}: {error}; "
+            "its tasks are kept and wait for another worker",
+            "leave `running()`, which raises the error itself, and begin it again",
+        )
+        broken.__cause__ = error
+        return broken
 
     def _run(self) -> None:
         try:

@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 HOLD_S = 25.0
 """How long a request is held by the owner while there is no news."""
+FAULT_LOOK_S = 1.0
+"""The same where what works may be this program: a fault of it is to be told soon."""
 AWAY_S = 0.2
 """Between two tries while no owner answers."""
 JSON = {"Content-Type": "application/json"}
@@ -166,17 +168,25 @@ def news(task_id: int, after: int, wait_s: float) -> Asking[list[EventView]]:
     return _EVENTS.decode(data)
 
 
-def result(task_id: int, kind: Any, timeout: float | str | None) -> Asking[Any]:
-    """Raises TaskFailed, TaskCancelled, WaitTimeout."""
+def result(
+    task_id: int,
+    kind: Any,
+    timeout: float | str | None,
+    fault: Callable[[], MusterError | None] | None = None,
+) -> Asking[Any]:
+    """Raises TaskFailed, TaskCancelled, WaitTimeout, and the `fault` of this program while it is not done."""
     deadline_s = math.inf if timeout is None else time.monotonic() + parse_duration(timeout)
+    hold_s = HOLD_S if fault is None else FAULT_LOOK_S
     after = 0
     while True:
         left_s = deadline_s - time.monotonic()
-        found = yield from news(task_id, after, min(HOLD_S, max(0.0, left_s)))
+        found = yield from news(task_id, after, min(hold_s, max(0.0, left_s)))
         if found:
             after = found[-1].id
             if found[-1].new_status in FINAL:
                 return outcome((yield from detail(task_id)), kind)
+        elif fault is not None and (broken := fault()) is not None:
+            raise broken
         elif left_s <= 0:
             now = yield from view(task_id, repeatable=False)
             raise WaitTimeout(

@@ -17,6 +17,10 @@ class GiveUp(Exception):
     """Raise it where another try would end the same way: the task fails at once, whatever retries it has left."""
 
 
+class WorkerBroken(MusterError):
+    """The worker of this program has ended by a fault of its own.  Its tasks wait for another one."""
+
+
 class TaskEnded(MusterError):
     """It has ended without a result: `task` says how, `attempts` what was tried."""
 

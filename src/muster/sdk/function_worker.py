@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from muster.client.crew import HttpCrew
@@ -99,9 +98,9 @@ class FunctionWorker(Holder):
         """A bug of ours that has ended it."""
 
     def run(self) -> bool:
-        loop = threading.Thread(target=self._looping.run_forever, name="muster-async", daemon=True)
-        mind = threading.Thread(target=self._mind, name="muster-mind", daemon=True)
-        ending = threading.Thread(target=self._tell_ends, name="muster-ends", daemon=True)
+        loop = threading.Thread(target=self._loop, name="muster-async", daemon=True)
+        mind = self._thread(self._mind, "muster-mind")
+        ending = self._thread(self._tell_ends, "muster-ends")
         loop.start()
         mind.start()
         if self._batch > 1:
@@ -116,6 +115,14 @@ class FunctionWorker(Holder):
             mind.join()
             if self._batch > 1:
                 ending.join()
+
+    def _loop(self) -> None:
+        """Of functions that are asynchronous.  What one of them begins may end the loop, which is everybody's."""
+        while not self._finished.is_set():
+            try:
+                self._looping.run_forever()
+            except BaseException as error:
+                log.warning("a task has raised %s in the event loop, which goes on", type(error).__name__)
 
     def stop(self) -> None:
         """What runs is to save what it has and give its task back."""
@@ -236,8 +243,10 @@ class FunctionWorker(Holder):
             name = payload.task
             task = self._tasks[name]
             args, kwargs = task.arguments(payload)
-        except (LookupError, TypeError, msgspec.ValidationError, BadInput) as error:
-            return [_failed(job, ErrorKind.INVALID, f"its text is no call of a task of this app: {error}")]
+        except Exception as error:  # a type of theirs may raise what it likes
+            return [
+                _failed(job, ErrorKind.INVALID, f"its text is no call of a task of this app: {_text(error)}")
+            ]
         try:
             value = self._result(task, attempt, args, kwargs)
             text = encode(value, f"what {name} has returned")
@@ -252,7 +261,7 @@ class FunctionWorker(Holder):
             return _told_failed(job, ErrorKind.INVALID, error)
         except MemoryError as error:
             return _told_failed(job, ErrorKind.OUT_OF_MEMORY, error)
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+        except BaseException as error:  # also what `except Exception` lets through: it is the function's own
             return _told_failed(job, ErrorKind.CRASH, error)
         return [c.Complete(**_named(job), result=text, exit_code=0)]
 
@@ -283,8 +292,13 @@ class FunctionWorker(Holder):
             except BaseException as error:
                 done.set_exception(error)
 
+        def ended(_: object) -> None:
+            if not done.done():  # cancelled before its first step
+                done.set_exception(asyncio.CancelledError())
+
         def begin() -> None:
             running = self._looping.create_task(run())
+            running.add_done_callback(ended)
             attempt.cancel = lambda: self._looping.call_soon_threadsafe(running.cancel)
 
         self._looping.call_soon_threadsafe(begin)
@@ -380,10 +394,18 @@ def _told_failed(job: ClaimedJob, kind: ErrorKind, error: BaseException) -> list
     told = "".join(traceback.format_exception(error))
     lines = told.encode(errors="backslashreplace")
     output = c.AppendLog(**_named(job), stream="stderr", offset=0, data=lines[-LOG_CHUNK_BYTES_MAX:])
-    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = _text(error)
+    words = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if isinstance(error, MusterError):
         words = f"{error.message}; {error.hint}" if error.hint else error.message
     return [output, replace(_failed(job, kind, words), stack_trace=_clean(told)[-TEXT_CHARS_MAX:])]
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # code of the function as well
+        return "(it cannot be shown)"
 
 
 def _failed(job: ClaimedJob, kind: ErrorKind, message: str) -> c.Fail:

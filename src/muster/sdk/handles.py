@@ -35,8 +35,9 @@ class Handle(_Steering, Generic[R]):
         """Once it is done; `timeout` in seconds or as `20m`.
 
         Raises TaskFailed, TaskCancelled, and WaitTimeout where it is not done in time: it goes on then.
+        WorkerBroken where the app's worker in this program has ended by a fault.
         """
-        return cast("R", self._run(asking.result(self.id, self._kind, timeout)))
+        return cast("R", self._run(asking.result(self.id, self._kind, timeout, self._link.fault)))
 
     def task(self) -> TaskView:
         """How it stands; `why` is that in a sentence."""
@@ -88,7 +89,7 @@ class AsyncHandle(_Steering, Generic[R]):
     """As Handle, for asynchronous programs."""
 
     async def result(self, timeout: float | str | None = None) -> R:  # noqa: ASYNC109 - the owner is told it
-        return cast("R", await self._run(asking.result(self.id, self._kind, timeout)))
+        return cast("R", await self._run(asking.result(self.id, self._kind, timeout, self._link.fault)))
 
     async def task(self) -> TaskView:
         return await self._run(asking.view(self.id))

@@ -137,7 +137,7 @@ class _Inline(FunctionWorker):
         self._kit = kit
 
     def work(self) -> int:
-        loop = threading.Thread(target=self._looping.run_forever, daemon=True)
+        loop = threading.Thread(target=self._loop, daemon=True)
         loop.start()
         self._register()
         done, claim, claimed = 0, self._new_claim(), None
@@ -151,6 +151,7 @@ class _Inline(FunctionWorker):
             raise AssertionError(f"after {WORK_MAX} attempts there is still something to do")
         finally:
             self._crew.deregister(c.Deregister(worker_id=self._worker_id, reason="the test has worked"))
+            self._finished.set()
             self._looping.call_soon_threadsafe(self._looping.stop)
             loop.join()
             self._looping.close()

@@ -12,7 +12,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, Self
 
@@ -143,6 +143,8 @@ class Link(Protocol):
 
     actor: str
     """Whose word it is."""
+    fault: Callable[[], MusterError | None] | None
+    """Why this program does not go on with what it has begun; None: it works on nothing itself."""
 
     def send(self, asked: ClientRequest) -> tuple[int, bytes]:
         """(status, body).  Raises Unavailable where nobody answers."""
@@ -180,6 +182,7 @@ class ProjectLink:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.actor = actor()
+        self.fault: Callable[[], MusterError | None] | None = None
         self._local = threading.local()
 
     def send(self, asked: ClientRequest) -> tuple[int, bytes]:
@@ -291,6 +294,7 @@ class ServerLink:
         self.server = server
         self.timeout_s = timeout_s
         self.actor = actor()
+        self.fault: Callable[[], MusterError | None] | None = None
         self._local = threading.local()
         self.known = False
         """It has answered before."""

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -106,15 +106,11 @@ class Holder:
         """Works until drained; False when the owner has declared this worker dead.  Raises NotAllowed."""
         if not self._register():
             return True
-        heart = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
-        heart.start()
+        self._thread(self._beat, "heartbeat").start()
         if self._lease_s is not None:
-            threading.Thread(target=self._guard, name="guard", daemon=True).start()
-        slots = [
-            threading.Thread(target=self._slot, name=f"slot-{n}", daemon=True) for n in range(self._threads)
-        ]
-        for slot in slots:
-            slot.start()
+            self._thread(self._guard, "guard").start()
+        for n in range(self._threads):
+            self._thread(self._slot, f"slot-{n}").start()
         # A slot may still be held in a claim then; whatever that brings is given back with our goodbye.
         self._draining.wait()
         while self._busy():
@@ -130,6 +126,17 @@ class Holder:
             except MusterError as error:
                 log.info("could not say goodbye: %s", error)
         return not declared_dead
+
+    def _thread(self, work: Callable[[], None], name: str) -> threading.Thread:
+        """None of ours may end unseen."""
+
+        def minded() -> None:
+            try:
+                work()
+            except BaseException:
+                self._broken()
+
+        return threading.Thread(target=minded, name=name, daemon=True)
 
     @contextlib.contextmanager
     def _holding(self, job: ClaimedJob) -> Iterator[Orders]:
@@ -193,8 +200,6 @@ class Holder:
         except NotAllowed as error:
             self._not_allowed = error
             self._die()
-        except BaseException:
-            self._broken()
 
     def _claim(self, command: c.Claim) -> Claimed | None:
         """None where we drain; a claim whose answer was lost is repeated until it is known."""
