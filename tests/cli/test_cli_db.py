@@ -72,6 +72,19 @@ def test_check_lists_what_it_finds(cli, idle, root):
         assert ran.code == 1 and "BROKEN" in ran.out
 
 
+def test_a_row_that_cannot_be_read_is_named(cli, idle, root):
+    store = SqliteStore.open(root / ".muster" / "state.db")
+    store._writer.execute("UPDATE lanes SET capabilities = '[' WHERE id = (SELECT min(id) FROM lanes)")
+    (number,) = store._writer.execute("SELECT min(id) FROM lanes").fetchone()
+    store.close()
+    ran = cli("db", "check")
+    assert (
+        ran.code == 1
+        and f"broken  the store is damaged: capabilities of lane {number} cannot be read" in ran.out
+    )
+    assert "begin anew, as no backup is known" in ran.out
+
+
 def test_resume_where_nothing_is_halted_is_a_check(cli, idle, root):
     before = (root / ".muster" / "state.db").read_bytes()
     assert cli("db", "check", "--resume").out.startswith("sound: ")

@@ -8,6 +8,8 @@ import pytest
 from store_rows import NOW, PLAN_ID, Subject, make_attempt, make_event, make_task, make_worker, new_task
 
 from muster.engine.queries import meant
+from muster.model.commands import Offer
+from muster.model.errors import StoreFault
 from muster.model.states import AttemptStatus, PauseReason, TaskStatus, asks_a_person
 from muster.model.views import TaskFilter
 
@@ -335,3 +337,13 @@ def test_texts_that_look_like_sql_stay_texts(subject: Subject) -> None:
     subject.write(tasks=[make_task(1, error=title, step=title)])
     (view,) = subject.read("task_views", TaskFilter(plan="o'plan"))
     assert (view.title, view.key, view.error, view.step) == (title,) * 4
+
+
+def test_a_row_beyond_the_limits_is_read_and_a_damaged_one_is_named(subject: Subject) -> None:
+    """One that could not be read would keep everybody from the whole store."""
+    subject.tx("put_worker", made := make_worker("worker-aaaaaaaa", offers={"dev1": Offer(lease_s=1 << 40)}))
+    assert subject.read("living_workers") == [made] == subject.tx("living_workers")
+    subject.sql('UPDATE workers SET offers = \'{"dev1": {"leaseS": "soon"}}\'')
+    for ask in (subject.read, subject.tx):
+        with pytest.raises(StoreFault, match="offers of worker worker-aaaaaaaa cannot be read"):
+            ask("living_workers")

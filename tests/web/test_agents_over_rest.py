@@ -13,6 +13,7 @@ from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role
+from muster.model.kinds import SECONDS_MAX
 from muster.model.task import BY_HAND
 from muster.web.gate import Exposure
 
@@ -155,3 +156,12 @@ def test_what_cannot_be_is_refused_with_its_reason(site: Site, ada: Asker) -> No
     assert ada.told("GET", f"{AGENTS}/claude")["draining"] == "new model"
     assert ada.refused("DELETE", f"{AGENTS}/claude") == (409, "illegal_move")
     assert ada.told("PATCH", f"{AGENTS}/claude", {"status": "idle"})["status"] == "idle"
+
+
+def test_the_longest_heartbeat_keeps_nobody_from_the_store(site: Site, ada: Asker) -> None:
+    year = {"name": "abc", "heartbeatIntervalSeconds": SECONDS_MAX}
+    assert ada.told("PUT", f"{AGENTS}/dev1", year, 201)["staleThresholdS"] == SECONDS_MAX
+    assert ada.told("GET", f"{AGENTS}/dev1")["heartbeatIntervalS"] == SECONDS_MAX
+    status, told = ada.ask("PUT", f"{AGENTS}/dev2", year | {"heartbeatIntervalSeconds": SECONDS_MAX + 1})
+    assert (status, told["errors"][0]["pointer"]) == (422, "/heartbeatIntervalSeconds")
+    assert ada.refused("GET", f"{AGENTS}/dev2") == (404, "not_found")

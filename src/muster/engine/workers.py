@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from itertools import chain, repeat
 
 import msgspec
@@ -19,6 +20,7 @@ from muster.engine.view import View
 from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
+from muster.model.as_stored import json_reader
 from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
 from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
@@ -36,7 +38,7 @@ CREW = "crew"
 TRAITS = "workers_traits"
 """Of workers that were ordered by name and have not come yet."""
 TRAITS_MAX = 64
-_TRAITS = msgspec.json.Decoder(list[c.Traits])
+_traits_of: Callable[[str], tuple[c.Traits, ...]] = json_reader(tuple[c.Traits, ...])
 ONLY = "crew_only"
 """The number of the one task that the crew is up for."""
 ORDERED = "workers_ordered"
@@ -89,7 +91,7 @@ def _with(command: c.Register, more: tuple[str, ...]) -> dict[str, c.Offer]:
 
 async def _ordered_traits(view: View) -> c.Traits | None:
     """Those of the oldest order whose worker has not come yet: this is it."""
-    waiting = _TRAITS.decode(await view.tx.meta_to_set(TRAITS) or "[]")
+    waiting = _traits_of(await view.tx.meta_to_set(TRAITS) or "[]")
     if not waiting:
         return None
     await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[1:]).decode())
@@ -319,8 +321,8 @@ class Workers:
         total += command.count
         await view.tx.set_meta(ORDERED, f"{total} {command.request_id}")
         if command.traits != c.Traits():
-            waiting = _TRAITS.decode(await view.tx.meta_to_set(TRAITS) or "[]")
-            waiting += [command.traits] * command.count
+            before = _traits_of(await view.tx.meta_to_set(TRAITS) or "[]")
+            waiting = (*before, *[command.traits] * command.count)
             await view.tx.set_meta(TRAITS, msgspec.json.encode(waiting[-TRAITS_MAX:]).decode())
         said = f"{counted(command.count, 'more worker')} asked for by {command.actor}"
         await note(view, CREW, "workers_ordered", said, command.actor)

@@ -7,6 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from muster.model.kinds import SECONDS_MAX
+
 AGENTS_MAX = 1000
 """Of one workspace."""
 BEATS_KEPT_S = 3600
@@ -71,4 +73,5 @@ class AgentBeat(Struct, frozen=True, rename="camel"):
 
 
 def stale_after_s(heartbeat_s: int, stale_s: int | None) -> int:
-    return stale_s or max(STALE_S_MIN, STALE_BEATS * heartbeat_s)
+    """As `scalars.Seconds` has it: three heartbeats of the longest kind are more than that."""
+    return stale_s or min(SECONDS_MAX, max(STALE_S_MIN, STALE_BEATS * heartbeat_s))

@@ -9,6 +9,8 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
+from muster.model.as_stored import json_reader
+
 Amount = Annotated[int, Meta(ge=0, le=1 << 53)]
 
 
@@ -102,12 +104,13 @@ def total(usages: Iterable[Usage]) -> Usage | None:
     )
 
 
-_DECODER = msgspec.json.Decoder(Usage)
+_read = json_reader(Usage)
 
 
 def usage_of(text: str | None) -> Usage | None:
     """Reads what a row holds."""
-    return _DECODER.decode(text) if text else None
+    usage: Usage | None = _read(text) if text else None
+    return usage
 
 
 def usage_json(usage: Usage | None) -> str | None:

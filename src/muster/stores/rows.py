@@ -14,7 +14,9 @@ from msgspec.structs import astuple
 
 from muster.model.access import Member, Token
 from muster.model.agents import AgentBeat, AgentRow
+from muster.model.as_stored import json_reader
 from muster.model.edits import KeptTask
+from muster.model.errors import StoreFault
 from muster.model.events import Event
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.secrets import Secret
@@ -26,6 +28,7 @@ S = TypeVar("S", bound=Struct)
 
 Row = Sequence[Any]
 _PLAIN = (int, str, bytes)
+_NAMES = frozenset({"id", "name", "task_id"})
 
 
 _encode = msgspec.json.Encoder().encode
@@ -60,12 +63,15 @@ def _decoder(kind: Any) -> Callable[[Any], Any]:
     if kind is bool:
         return bool
     if _is_json(kind):
-        return msgspec.json.Decoder(kind).decode
+        return json_reader(kind)
     return {str(member): member for member in kind}.__getitem__
 
 
 def reader(struct: type[S]) -> Callable[[Row], S]:
-    """Makes the struct of a row whose columns stand in the order of its fields; the last ones may be absent."""
+    """Makes the struct of a row whose columns stand in the order of its fields; the last ones may be absent.
+
+    It raises StoreFault, naming the row, where one of them is damaged.
+    """
     names = struct.__struct_fields__
     kinds = enumerate(_kinds(struct).values())
     decoders = [(i, _decoder(kind)) for i, kind in kinds if kind not in _PLAIN]
@@ -75,10 +81,24 @@ def reader(struct: type[S]) -> Callable[[Row], S]:
         values = list(row)
         for i, decode in decoders:
             if values[i] is not None:
-                values[i] = decode(values[i])
+                try:
+                    values[i] = decode(values[i])
+                except msgspec.DecodeError as error:
+                    raise _damaged(struct, row, names[i], error) from error
         return struct(**dict(zip(names, values, strict=False))) if by_name else struct(*values)
 
     return read
+
+
+def _damaged(struct: type[Struct], row: Row, column: str, error: Exception) -> StoreFault:
+    table = struct.__name__.removesuffix("Row").lower()
+    named = next(
+        str(value) for name, value in zip(struct.__struct_fields__, row, strict=False) if name in _NAMES
+    )
+    return StoreFault(
+        f"the store is damaged: {column} of {table} {named} cannot be read ({error}); nothing was changed",
+        "put back a backup of before; muster db check names such rows of a store's file",
+    )
 
 
 def writer(struct: type[S], columns: Sequence[str] = ()) -> Callable[[S], tuple[Any, ...]]:

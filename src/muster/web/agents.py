@@ -67,7 +67,7 @@ class AgentBody(ActorBody, frozen=True, kw_only=True):
     """The same."""
     stale_threshold_s: c.Seconds | None = None
     """Silent for longer it is offline, and others do its tasks.  Where nothing is said: three heartbeats, 15 s
-    at least."""
+    at least and 366 days at most."""
     stale_threshold_seconds: c.Seconds | None = None
     """The same."""
     coordinator_enabled: bool = True
