@@ -19,6 +19,7 @@ from muster.model import commands as c
 from muster.model import fields
 from muster.model.answers import Answer, Enqueued
 from muster.model.commands import Spec
+from muster.model.scalars import Count, Id
 from muster.model.states import FILE_ORDER, HELD, PHASES, TaskStatus
 from muster.model.task import REMOVED, TaskFields
 
@@ -249,14 +250,14 @@ class PlanCancelled(Answer, frozen=True, kw_only=True):
 class Edit(c.Command, frozen=True, kw_only=True):
     """What one task is to be, with what the engine has made of it."""
 
-    task_id: int
+    task_id: Id
     actor: c.Name
     task_fields: TaskFields
     changed: dict[str, Any]
     """By field, what it was before, as the audit keeps it."""
-    lane_id: int
-    unmet: int
-    parent_task_id: int | None
+    lane_id: Count
+    unmet: Count
+    parent_task_id: Id | None
     input_sealed: str | None = None
     """The secrets of its input context; None: as they are."""
 
@@ -271,7 +272,7 @@ class RenameBox(c.PersonCommand, frozen=True, kw_only=True):
 class EditTask(c.Command, frozen=True, kw_only=True):
     """What a person wants to be otherwise; what is not given stays."""
 
-    task_id: int
+    task_id: Id
     actor: c.Name
     given: dict[str, Any]
     """By field of a Spec; see `edited`."""
@@ -326,8 +327,8 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
     reason: c.Text = ""
     forget: bool = False
     """Archives them as well, and lets go of the plan's file.  Refused while an attempt runs."""
-    below: int | None = None
-    limit: int = 500
+    below: Count | None = None
+    limit: Count = 500
 
 
 def slug(text: str) -> str:

@@ -27,6 +27,7 @@ from muster.model.edits import (
     task_fields_of,
 )
 from muster.model.people import THE_FILE
+from muster.model.scalars import Count, Id
 from muster.model.states import FINAL, HELD, TaskStatus
 
 AT_ONCE_MAX = 5
@@ -60,7 +61,7 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     kind: FileChange
     said: str = ""
     why: str
-    since_ms: int
+    since_ms: Count
     moved: bool = False
     """It waits for as long as another plan has its work, or for a person."""
     rejected: bool = False
@@ -98,7 +99,7 @@ BOX_CHANGES = frozenset({FileChange.TICKED, FileChange.CLEARED})
 class SetSync(Command, frozen=True, kw_only=True):
     """What a look at a plan's file has found, and what people have said of it."""
 
-    plan_id: int
+    plan_id: Id
     state: SyncState
     actor: Name = THE_FILE
     said: str = ""

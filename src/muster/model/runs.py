@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.commands.base import Command
@@ -44,7 +44,7 @@ class NoteRun(Command, frozen=True, kw_only=True):
     actor: Name
     how: Literal["", "drained", "stopped", "killed", "failed"] = ""
     after_event_id: Count = 0
-    last_at_ms: Annotated[int, Meta(ge=0)] = 0
+    last_at_ms: Count = 0
     completed: Count = 0
     failed: Count = 0
 

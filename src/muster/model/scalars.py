@@ -20,7 +20,8 @@ Id = Annotated[int, Meta(ge=1, le=NUMBER_MAX)]
 Changes = Annotated[str, Meta(pattern="^(none)?$")]
 """`none`, or empty."""
 Priority = Annotated[int, Meta(ge=1, le=10)]
-SortKey = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+Signed = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+SortKey = Signed
 Seconds = Annotated[int, Meta(ge=1, le=SECONDS_MAX)]
 Retries = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
 LeaseSeconds = Annotated[float, Meta(ge=1, le=7 * 86400)]

@@ -19,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import astuple, replace
 
 from muster.model.events import Event
+from muster.model.scalars import Count
 
 _MAC_BYTES = 16
 _VALUE_MARK_BYTES = 4
@@ -78,10 +79,10 @@ class Numbered(NamedTuple):
 
 
 class Seal(Struct, frozen=True, gc=False):
-    to_id: int
-    from_id: int
-    count: int
-    at_ms: int
+    to_id: Count
+    from_id: Count
+    count: Count
+    at_ms: Count
     key_id: str
     previous: str
     """The head of the seal before."""
@@ -89,7 +90,7 @@ class Seal(Struct, frozen=True, gc=False):
     head: str
     marks: bytes
     """Of each event its number and its keyed hash; empty once the range was pruned."""
-    pruned_at_ms: int | None = None
+    pruned_at_ms: Count | None = None
     pruned_proof: str = ""
 
 

@@ -11,6 +11,7 @@ from msgspec.json import decode
 
 from muster.model.access import Member, Token
 from muster.model.agents import AgentRow
+from muster.model.as_stored import json_reader
 from muster.model.edits import BoxName, KeptTask, Namesake
 from muster.model.plan_sync import SyncState
 from muster.model.profiles import required
@@ -35,6 +36,7 @@ from muster.stores.rows import (
 
 T = TypeVar("T")
 namesake_of = reader(Namesake)
+sync_state_of: Callable[[str], SyncState] = json_reader(SyncState)
 
 
 class StoredQueries(ABC):
@@ -84,7 +86,7 @@ class StoredQueries(ABC):
 
     async def sync_state(self, plan_id: int) -> SyncState:
         state = await self._one(itemgetter(0), "sync_state", plan_id)
-        return decode(state, type=SyncState) if state else SyncState()
+        return sync_state_of(state) if state else SyncState()
 
     async def members(self) -> list[Member]:
         return [member_of(row) for row in await self._all("members")]

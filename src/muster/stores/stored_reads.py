@@ -34,7 +34,7 @@ from muster.model.views import (
 )
 from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan, Hold
-from muster.stores.queries import StoredQueries, namesake_of, seal_of
+from muster.stores.queries import StoredQueries, namesake_of, seal_of, sync_state_of
 from muster.stores.rows import (
     attempt_of,
     attempt_view_of,
@@ -124,10 +124,7 @@ class StoredReads(StoredQueries):
         ]
 
     async def sync_states(self) -> list[tuple[str, SyncState]]:
-        return [
-            (name, msgspec.json.decode(state, type=SyncState))
-            for name, state in await self._all("sync_states")
-        ]
+        return [(name, sync_state_of(state)) for name, state in await self._all("sync_states")]
 
     async def last_event_id(self) -> int:
         return int(await self._value("last_event_id"))

@@ -472,7 +472,7 @@ class State:
         elif key.key == "b":
             self.dialog = sending_back(action, row, tag, shown)
         elif action in AT_ONCE and not (action == "resume" and self._reviews.told([row])):
-            return Prompt(action, row, tag=seq, label=label_of(action, row))
+            return Prompt(action, row, tag=tag, label=label_of(action, row))
         else:
             self.dialog = self._reviews.warned(self._unsent.again(dialog_of(action, row, tag)))
         return None

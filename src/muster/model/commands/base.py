@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from muster.model.scalars import Id, Key, Name, Seconds
+from muster.model.scalars import Count, Id, Key, Name, Seconds
 from muster.model.task import TaskFields
 
 CHECKPOINT_BYTES_MAX = 1 << 20
@@ -23,9 +23,9 @@ class Command(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 class Seen(Struct, frozen=True, gc=False):
     """A task as somebody has looked at it."""
 
-    seq: int
+    seq: Count
     """The number of its last event."""
-    held_by: int = 0
+    held_by: Count = 0
     """The epoch of the attempt that was at it, whose events come all the time: as long as that one holds the task
     it counts as unchanged.  0: none, or nothing is to have happened at all."""
 
@@ -33,7 +33,7 @@ class Seen(Struct, frozen=True, gc=False):
 class PersonCommand(Command, frozen=True, kw_only=True):
     """Base of what people do to a task."""
 
-    task_id: int
+    task_id: Id
     actor: Name
     if_seen: Seen | None = None
     """Only while the task is as the person has seen it."""
@@ -42,8 +42,8 @@ class PersonCommand(Command, frozen=True, kw_only=True):
 class CoordinatorCommand(Command, frozen=True, kw_only=True):
     """Base of what the coordinator does to a task, under its term."""
 
-    task_id: int
-    term: int
+    task_id: Id
+    term: Count
 
 
 class AttemptCommand(Command, frozen=True, kw_only=True):

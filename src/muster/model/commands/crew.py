@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, field
 
 from muster.model.commands.base import Command, Offer
 from muster.model.events import COORDINATOR
-from muster.model.scalars import Count, Id, Name, Text
+from muster.model.scalars import Count, Id, Name, Signed, Text
 from muster.model.seals import Seal
 from muster.model.states import STOP_BY_S, CrewStatus
 
@@ -102,11 +102,11 @@ class MarkWorkerDead(Command, frozen=True, kw_only=True):
     """The coordinator's word that a worker is dead or has been silent for longer than its lease."""
 
     worker_id: Name
-    term: int
+    term: Count
     reason: Text
     permanent: bool = True
     """False: it is on another host and may only have been cut off; when it is heard again it may go on."""
-    heard_mono_ms: int | None = None
+    heard_mono_ms: Signed | None = None
     """When the coordinator knew it to be heard last: heard since then, it lives.  None: proven dead."""
 
 
@@ -120,7 +120,7 @@ class SetBudget(Command, frozen=True, kw_only=True):
 
     actor: Name
     microusd: Annotated[int, Meta(ge=1, le=1 << 50)]
-    task_id: int | None = None
+    task_id: Id | None = None
     plan: str = ""
     """Where it is no task's."""
 
@@ -130,7 +130,7 @@ class OpenPool(Command, frozen=True, kw_only=True):
 
     pool: Name
     actor: Name = COORDINATOR
-    term: int | None = None
+    term: Count | None = None
     """Set where it is the coordinator's word that their time is over: one of them may try."""
 
 
@@ -140,7 +140,7 @@ class Restored(Command, frozen=True, kw_only=True):
     actor: Name
     incarnation: Name
     """A new random name of the store: what was granted before proves nothing any more."""
-    granted: int = 0
+    granted: Count = 0
     """The highest epoch of before, as far as anybody knows."""
     missing: str = ""
     """What was committed and is not there any more, in words."""
@@ -170,12 +170,12 @@ class Lead(Command, frozen=True, kw_only=True):
     """Another one with each start: what one process was granted, its successor was not."""
     named: str
     """What people know it by."""
-    lease_ms: int
+    lease_ms: Count
     settings: dict[str, str] = field(default_factory=dict)
     """What it has set of what all servers should have alike."""
     unheard: bool = False
     """The store was away for it: nobody could renew a lease meanwhile."""
-    expects_ms: int | None = None
+    expects_ms: Signed | None = None
     """What the store's clock is to show, by its last answer and the time since: where it does not, it was set."""
     give_up: bool = False
     """It ends, and another one may lead at once."""
@@ -199,8 +199,8 @@ class Join(Command, frozen=True, kw_only=True):
 class FreshLeases(Command, frozen=True, kw_only=True):
     """The coordinator stood still: all leases of this boot begin anew."""
 
-    term: int
-    heard_until_ms: int | None = None
+    term: Count
+    heard_until_ms: Signed | None = None
     """Until then whoever called was heard, by the clock of leases; None: nobody knows."""
 
 
@@ -211,31 +211,31 @@ class SetClock(Command, frozen=True, kw_only=True):
     longer and no shorter for that.
     """
 
-    term: int
+    term: Count
     boot_id: str
-    offset_ms: int
-    jumped_ms: int
+    offset_ms: Signed
+    jumped_ms: Signed
 
 
 class AddSeal(Command, frozen=True, kw_only=True):
     """The sealer has signed the events that follow the last seal."""
 
-    term: int
+    term: Count
     seal: Seal
 
 
 class Reconcile(Command, frozen=True, kw_only=True):
     """These tasks may disagree with the facts: what does is mended."""
 
-    term: int
-    task_ids: tuple[int, ...]
+    term: Count
+    task_ids: tuple[Id, ...]
 
 
 class Repair(Command, frozen=True, kw_only=True):
     """One task of it, with the facts that its row does not hold."""
 
-    task_id: int
-    unmet: int
+    task_id: Id
+    unmet: Count
     """How many of its dependencies are really unmet."""
 
 
@@ -243,25 +243,25 @@ class Prune(Command, frozen=True, kw_only=True):
     """At most `limit` of each: output, checkpoints of ended tasks, ended sessions of browsers, idempotency keys,
     messages to webhooks, heartbeats of agents, older than that."""
 
-    term: int
-    logs_before_ms: int
-    keys_before_ms: int
-    beats_before_ms: int
-    limit: int
+    term: Count
+    logs_before_ms: Count
+    keys_before_ms: Count
+    beats_before_ms: Count
+    limit: Count
 
 
 class ArchiveDone(Command, frozen=True, kw_only=True):
     """Those of these tasks that were completed before that time go out of sight."""
 
-    term: int
-    task_ids: tuple[int, ...]
-    before_ms: int
+    term: Count
+    task_ids: tuple[Id, ...]
+    before_ms: Count
 
 
 class PruneEvents(Command, frozen=True, kw_only=True):
     """The events of the seal that ends with `to_id`."""
 
-    term: int
-    to_id: int
-    at_ms: int
+    term: Count
+    to_id: Count
+    at_ms: Count
     proof: str

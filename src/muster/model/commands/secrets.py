@@ -45,7 +45,7 @@ class ResealInputs(Command, frozen=True, kw_only=True):
 
     after: Count
     actor: Name
-    limit: int = 500
+    limit: Count = 500
 
 
 class TakeKey(Command, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ class Enqueue(Command, frozen=True, kw_only=True):
     """Boxes that are new tasks, whatever they resemble."""
     apart: frozenset[Id] = frozenset()
     """Tasks of other plans that are other work than boxes of this file that are called as they are."""
-    watched_ms: int | None = None
+    watched_ms: Count | None = None
     """The file was last seen without its ticks at this time; None: nobody has watched it."""
 
     @property
@@ -78,24 +78,24 @@ class Take(Command, frozen=True, kw_only=True):
 class Grant(Command, frozen=True, kw_only=True):
     """One task of a claim: the engine has matched it with this worker and agent."""
 
-    task_id: int
+    task_id: Id
     worker_id: str
     agent: str
     request_id: str
-    lease_ms: int
+    lease_ms: Count
     start: bool = False
     """As in Claim."""
     holder: str = ""
     """As in Attempt."""
-    base: int = 0
+    base: Count = 0
     """Filled in by the engine: epochs up to this one may have been granted before the store was restored."""
 
 
 class Unblock(Command, frozen=True, kw_only=True):
     """`count` of the task's dependencies are done: follows their completion in the same transaction."""
 
-    task_id: int
-    count: Annotated[int, Meta(ge=1)]
+    task_id: Id
+    count: Id
 
 
 class CloseGroup(Command, frozen=True, kw_only=True):
@@ -104,14 +104,14 @@ class CloseGroup(Command, frozen=True, kw_only=True):
     Not where nothing stands below it yet, which its row does not tell: who runs it looks (`waits_for_first`).
     """
 
-    task_id: int
+    task_id: Id
 
 
 class Promote(Command, frozen=True, kw_only=True):
     """A due task may be claimed again: by the coordinator (`term`), or by a person who wants it now."""
 
-    task_id: int
-    term: int | None = None
+    task_id: Id
+    term: Count | None = None
     actor: Name = "coordinator"
 
 
@@ -126,7 +126,7 @@ class Overdue(CoordinatorCommand, frozen=True, kw_only=True):
 class DropPin(CoordinatorCommand, frozen=True, kw_only=True):
     """The picked agent did not take the task in time: any agent may."""
 
-    lane_id: int = 0
+    lane_id: Count = 0
     """Filled in by the engine: the lane of the task without its pin."""
 
 
@@ -163,7 +163,7 @@ class Transfer(PersonCommand, frozen=True, kw_only=True):
     """To another agent: a running attempt is stopped with a checkpoint first."""
 
     agent: Name
-    lane_id: int = 0
+    lane_id: Count = 0
     """Filled in by the engine: the lane of the task with its new pin."""
     timeout_s: Annotated[float, Meta(gt=0, le=7 * 86400)] = 600.0
 
@@ -178,7 +178,7 @@ class Depend(PersonCommand, frozen=True, kw_only=True):
     """The task is to wait for these as well."""
 
     depends_on: Annotated[tuple[Id, ...], Meta(min_length=1, max_length=1000)]
-    unmet: int = 0
+    unmet: Count = 0
     """Filled in by the engine: how many of them are new to it and not done."""
 
 
@@ -212,8 +212,8 @@ class CompleteByPerson(PersonCommand, frozen=True, kw_only=True):
 class SetTicked(Command, frozen=True, kw_only=True):
     """The plan's boxes are ticked for all completions up to this event."""
 
-    plan_id: int
-    event_id: int
+    plan_id: Id
+    event_id: Count
     owed: dict[str, bool] | None = None
     """Boxes that were not found, of these completions and of earlier ones, by key: to be ticked, or cleared.
     None: as they were."""
@@ -277,7 +277,7 @@ class Renew(AttemptCommand, frozen=True, kw_only=True):
 class Progress(AttemptCommand, frozen=True, kw_only=True):
     percent: Annotated[int, Meta(ge=0, le=100)] | None = None
     step: Annotated[str, Meta(max_length=500)] | None = None
-    estimated_completion_at_ms: Annotated[int, Meta(ge=0)] | None = None
+    estimated_completion_at_ms: Count | None = None
     """Wall time at which the agent expects to be done."""
 
 
@@ -420,7 +420,7 @@ class AppendLog(AttemptCommand, frozen=True, kw_only=True):
 class ProcessesExited(AttemptCommand, frozen=True, kw_only=True):
     """The processes of an attempt that somebody else has ended are gone: its task may be given out again."""
 
-    term: int | None = None
+    term: Count | None = None
     """Set where it is the coordinator's word: the worker is dead, or its lease is over."""
 
 
@@ -433,7 +433,7 @@ class RequestStop(AttemptCommand, frozen=True, kw_only=True):
 class Reap(AttemptCommand, frozen=True, kw_only=True):
     """The coordinator's word that an attempt's holder is gone."""
 
-    term: int
+    term: Count
     reason: Text
     proven: bool
     """True: the holder's process is known to be dead.  False: its lease ran out."""
@@ -449,7 +449,7 @@ class Extend(AttemptCommand, frozen=True, kw_only=True):
     """The holder by hand is still at it."""
 
     actor: Name
-    lease_ms: int | None = None
+    lease_ms: Count | None = None
     """None: as long as the last one."""
 
 

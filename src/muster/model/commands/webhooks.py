@@ -50,7 +50,7 @@ class SetChannels(Command, frozen=True, kw_only=True):
     """The channels that settings name, under the coordinator's term: others are gone, with what they were still
     to be told.  One that was disabled is in use again."""
 
-    term: int
+    term: Count
     channels: dict[Name, tuple[Matter, ...]]
     """What each is told."""
 
@@ -74,7 +74,7 @@ class GatherMessages(Command, frozen=True, kw_only=True):
     """Decides which matters are one message from now on, under the coordinator's term: however often that is
     sent, it says the same."""
 
-    term: int
+    term: Count
     webhook_id: Id
     groups: tuple[tuple[Id, ...], ...]
     over: tuple[Id, ...] = ()
@@ -84,7 +84,7 @@ class GatherMessages(Command, frozen=True, kw_only=True):
 class NoteDelivery(Command, frozen=True, kw_only=True):
     """What a try has met with, under the coordinator's term."""
 
-    term: int
+    term: Count
     webhook_id: Id
     id: Id
     """Of the message in the outbox."""
