@@ -312,3 +312,22 @@ def test_an_empty_heading_of_a_file_holds_nothing_up(rig: Rig) -> None:
     rig.do(enqueue({"g": (), "af": ("g",)}, source="plan.md", specs={"g": GROUP}))
     assert rig.statuses()["g"] == "COMPLETED"
     assert [job.key for job in rig.claim()] == ["af"]
+
+
+def test_a_group_that_is_sent_again_with_another_task_is_the_same_group(rig: Rig) -> None:
+    """Its idempotency key stands for what was said of it, whatever comes below it."""
+    group = GROUP | {"idempotency_key": "once"}
+    rig.enqueue({"g": (), "ch": ()}, specs={"g": group, "ch": {"parent": "g"}})
+    again = rig.enqueue({"g": (), "late": ()}, specs={"g": group, "late": {"parent": "g"}})
+    assert (again.added, again.groups_added) == (1, 0)
+    bare = {"parent": "g", "key": None}
+    rig.enqueue({"g": (), "bare": ()}, specs={"g": group, "bare": bare})
+    assert rig.views()["g"].unmet == 3
+
+
+def test_a_new_group_waits_for_a_task_that_was_there_and_is_named_below_it(rig: Rig) -> None:
+    rig.enqueue({"ch": ()})
+    rig.enqueue({"g": (), "ch": ()}, specs={"g": GROUP, "ch": {"parent": "g"}})
+    assert rig.views()["g"].why == "waits for ch"
+    finish(rig, "ch")
+    assert rig.statuses()["g"] == "COMPLETED"

@@ -56,18 +56,18 @@ class Enqueuer:
         ticked it.
         """
         await view.flush()  # what a neighbour in this batch has added or completed is to be seen
-        command = with_groups(command)
         found = await self._plan_for(view, command)
         known, others = await self._look_up(view, command, found)
-        there = known or others
-        if there and (wanted := _decided_on(command, known, others)) and await view.tx.lock(wanted):
+        if (known or others) and await view.tx.lock(_decided_on(command, known, others)):
             known, others = await self._look_up(view, command, found)
         self._check(command, known.keys() | others.keys())
         secrets = _secrets_of(command, known)
         await self._check_parents(view, command)
         hashes = self._hashes(command, secrets)
         given = await self._given_before(view, command, hashes)
-        command = await self._with_keys(view, command, found, given.keys())
+        # What has no key of its own stands below a group as well.
+        command = with_groups(await self._with_keys(view, command, found, given.keys()))
+        _refuse_cycle(command)
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
@@ -143,9 +143,7 @@ class Enqueuer:
                 chosen = free or f"{key}-{(await view.tx.take_ids(1, view.now.wall_ms))[0]}"
             taken.add(chosen)
             tasks[at] = replace(tasks[at], key=chosen)
-        keyed = with_groups(replace(command, tasks=tuple(tasks)))
-        _refuse_cycle(keyed)  # groups wait for those that have got a key now as well
-        return keyed
+        return replace(command, tasks=tuple(tasks))
 
     async def _check_parents(self, view: View, command: c.Enqueue) -> None:
         """Raises NotFound where a task names a parent that is not there."""
@@ -311,7 +309,6 @@ class Enqueuer:
                         f"task {spec.key or spec.title} {verb} {parent}, which does not exist; "
                         "nothing was added"
                     )
-        _refuse_cycle(command)
         cycle = find_cycle({spec.key: (spec.parent,) for spec in command.tasks if spec.key and spec.parent})
         if cycle is not None:
             raise BadInput(f"tasks belong to each other: {' -> '.join(cycle)}; nothing was added")
@@ -416,8 +413,10 @@ class Enqueuer:
 def _decided_on(command: c.Enqueue, known: Mapping[str, Existing], others: Mapping[str, Existing]) -> Locks:
     """Tasks that are there already: those that new ones are to wait for, which must not end meanwhile, and those
     that a tick may end."""
-    names = {name for spec in command.tasks if spec.key not in known for name in spec.depends_on}
-    above = {spec.parent for spec in command.tasks if spec.parent and spec.key not in known}
+    fresh = {spec.key for spec in command.tasks if spec.key not in known}
+    names = {name for spec in command.tasks if spec.key in fresh for name in spec.depends_on}
+    names |= {spec.key for spec in command.tasks if spec.key and spec.parent and spec.parent in fresh}
+    above = {spec.parent for spec in command.tasks if spec.parent and spec.key in fresh}
     ticked = {spec.key for spec in command.tasks if spec.done}
     ending = frozenset(task.id for key, task in known.items() if key in ticked and not task.done)
     # A group ends with a task below it that is done already.
