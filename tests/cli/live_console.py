@@ -20,6 +20,11 @@ from pseudo_terminal import read_to_end
 COLUMNS, ROWS = 100, 24
 
 
+def joined(text):
+    """Without the ends of lines, where a sentence may be broken."""
+    return " ".join(text.split())
+
+
 class Console:
     """A command on a pseudo terminal, seen through a terminal emulator."""
 
@@ -48,6 +53,12 @@ class Console:
         self.until(lambda text: ref in text and "● live" in text)
         self.press(f"/{ref}\r")
         self.until(lambda text: f"/{ref}" in text.splitlines()[1] and text.splitlines()[2].startswith(">"))
+
+    def asked(self, ref, question):
+        """The question of this task is open, and waits for an answer."""
+        self.choose(ref)
+        self.press("w")
+        self.until(lambda text: question in text and "Your answer: _" in text)
 
     def foot(self):
         return self.screen.display[-1].rstrip()

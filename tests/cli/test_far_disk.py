@@ -8,8 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from git_projects import git
@@ -43,77 +43,83 @@ until [ -e {signs}/full ]; do sleep 0.1; done
 """
 
 
-@contextmanager
-def on_a_small_disk(host: Path, signs: Path, served: Served) -> Iterator[None]:
-    if not shutil.which("unshare") or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode:
-        pytest.skip("nothing can be mounted here")
+class SmallHost(NamedTuple):
+    """Where a worker runs on a disk of its own."""
+
+    folder: Path
+    signs: Path
+    """Where files say when that is to be filled, and freed."""
+
+
+@pytest.fixture
+def small(served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallHost]:
+    """Its worker is known to the server."""
+    if (
+        sys.platform != "linux"
+        or not shutil.which("unshare")
+        or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode
+    ):
+        pytest.skip("no small disk can be mounted here, in a namespace of its own")
+    host, signs = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("signs")
+    shutil.copy(elsewhere / "muster.toml", signs)
     argv = ["unshare", "-Urm", "sh", "-c", ON_A_SMALL_DISK, "sh", str(host), str(signs)]
     argv += [*MUSTER, "worker", "start", "--server", served.url]
     env = {**os.environ, "HOME": str(host), "MUSTER_TOKEN": served.worker}
     with subprocess.Popen(argv, env=env, stderr=subprocess.DEVNULL) as process:
         try:
-            yield
+            until(served.far, "the worker is known")
+            yield SmallHost(host, signs)
         finally:
             (signs / "free").touch()
             process.send_signal(signal.SIGINT)
             process.wait(PATIENCE_S)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a small disk is mounted in a namespace of its own")
-def test_work_that_is_done_waits_for_room_and_is_done_once(
-    served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    host, signs = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("signs")
-    shutil.copy(elsewhere / "muster.toml", signs)
-    with on_a_small_disk(host, signs, served):
-        until(served.far, "the worker is known")
-        add(served, "t", WORKS.format(signs=signs))
-        until(
-            lambda: "waits for room" in served.told("task", "show", "p/t")["task"]["step"],
-            "it says what it waits for",
-        )
-        task = served.told("task", "show", "p/t")["task"]
-        assert f"the disk of {host}" in task["step"] and f"on {HOST} is full" in task["step"], task["step"]
-        assert (task["status"], task["doneEpoch"]) == ("RUNNING", None), "nothing is counted as done"
-        (signs / "free").touch()
-        until(lambda: served.status("p/t") == "COMPLETED", "it goes on with room")
+def test_work_that_is_done_waits_for_room_and_is_done_once(served: Served, small: SmallHost) -> None:
+    add(served, "t", WORKS.format(signs=small.signs))
+    until(
+        lambda: "waits for room" in served.told("task", "show", "p/t")["task"]["step"],
+        "it says what it waits for",
+    )
+    task = served.told("task", "show", "p/t")["task"]
+    assert f"the disk of {small.folder}" in task["step"] and f"on {HOST} is full" in task["step"], task[
+        "step"
+    ]
+    assert (task["status"], task["doneEpoch"]) == ("RUNNING", None), "nothing is counted as done"
+    (small.signs / "free").touch()
+    until(lambda: served.status("p/t") == "COMPLETED", "it goes on with room")
     assert len(served.told("attempt", "list", "p/t")) == 1, "nothing was done again"
     assert on_branch(served, "work") == "work"
     shown = subprocess.run(
         ["git", "show", "muster/plan/p:large"], cwd=served.folder, capture_output=True, check=True
     )
-    assert shown.stdout == (signs / "copy").read_bytes()
+    assert shown.stdout == (small.signs / "copy").read_bytes()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="a small disk is mounted in a namespace of its own")
 def test_a_full_host_takes_nothing_while_another_one_does_the_work(
-    served: Served, elsewhere: Path, tmp_path_factory: pytest.TempPathFactory
+    served: Served, elsewhere: Path, small: SmallHost
 ) -> None:
-    host, signs = tmp_path_factory.mktemp("small"), tmp_path_factory.mktemp("signs")
-    shutil.copy(elsewhere / "muster.toml", signs)
-    with on_a_small_disk(host, signs, served):
-        until(served.far, "the worker is known")
-        (signs / "made").touch()
-        until((signs / "full").exists, "its disk is full")
-        with working(elsewhere, served, served.worker):
-            until(lambda: len(served.far()) == 2, "the other one is known")
-            for name in "abcde":
-                add(served, name, f"echo {name} > {name}", "--retries", "0")
-            until(
-                lambda: {served.status(f"p/{name}") for name in "abcde"} == {"COMPLETED"},
-                "all are done there",
-            )
-        attempts = [one for name in "abcde" for one in served.told("attempt", "list", f"p/{name}")]
-        told = [one["error"] for one in attempts if one["status"] == "released"]
-        assert len(attempts) - len(told) == 5 and len(told) <= 1, "at most what it had asked for before"
-        assert all(f"on {HOST} is full" in error or FULL in error for error in told), told
-        assert not any("lies there" in error for error in told), "nothing had begun"
-        until(lambda: len(served.far()) == 1, "the other one has ended")
-        add(served, "f", "echo f > f", "--retries", "0")
-        until(lambda: FULL in served.told("task", "show", "p/f")["task"]["why"], "it says what it waits for")
-        assert FULL in served.said("status") and FULL in served.said("why", "p/f")
-        (signs / "free").touch()
-        until(lambda: served.status("p/f") == "COMPLETED", "it goes on with room")
+    (small.signs / "made").touch()
+    until((small.signs / "full").exists, "its disk is full")
+    with working(elsewhere, served, served.worker):
+        until(lambda: len(served.far()) == 2, "the other one is known")
+        for name in "abcde":
+            add(served, name, f"echo {name} > {name}", "--retries", "0")
+        until(
+            lambda: {served.status(f"p/{name}") for name in "abcde"} == {"COMPLETED"},
+            "all are done there",
+        )
+    attempts = [one for name in "abcde" for one in served.told("attempt", "list", f"p/{name}")]
+    told = [one["error"] for one in attempts if one["status"] == "released"]
+    assert len(attempts) - len(told) == 5 and len(told) <= 1, "at most what it had asked for before"
+    assert all(f"on {HOST} is full" in error or FULL in error for error in told), told
+    assert not any("lies there" in error for error in told), "nothing had begun"
+    until(lambda: len(served.far()) == 1, "the other one has ended")
+    add(served, "f", "echo f > f", "--retries", "0")
+    until(lambda: FULL in served.told("task", "show", "p/f")["task"]["why"], "it says what it waits for")
+    assert FULL in served.said("status") and FULL in served.said("why", "p/f")
+    (small.signs / "free").touch()
+    until(lambda: served.status("p/f") == "COMPLETED", "it goes on with room")
     assert on_branch(served, "f") == "f"
 
 

@@ -7,7 +7,7 @@ import signal
 import termios
 
 import pytest
-from live_console import COLUMNS, ROWS
+from live_console import COLUMNS, ROWS, joined
 
 from far_servers import SECRET, far_owner
 from muster.engine.batch import drive
@@ -58,10 +58,6 @@ def test_a_refusal_is_told(owner, console):
     live.until(lambda text: "has changed since" in text and "now it is ARCHIVED" in joined(text))
 
 
-def joined(text):
-    return " ".join(text.split())
-
-
 def test_a_question_is_answered_in_place_and_no_other_one(owner, console):
     number = owner.tasks()["api"].id
     owner.do(c.Ask(task_id=number, epoch=1, question="Which schema?\n\x1b]0;title\x07the old"))
@@ -81,9 +77,7 @@ def test_an_answer_is_for_the_question_that_was_read(owner, console):
     number = owner.tasks()["api"].id
     owner.do(c.Ask(task_id=number, epoch=1, question="Which schema?"))
     live = console("watch")
-    live.choose("billing/api")
-    live.press("w")
-    live.until(lambda text: "Which schema?" in text and "Your answer: _" in text)
+    live.asked("billing/api", "Which schema?")
     owner.do(c.AnswerQuestion(task_id=number, text="the old one", actor="user:bob"))
     live.press("the new one\r")
     live.until(lambda text: "billing/api was answered meanwhile; nothing was changed" in joined(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from live_console import joined
 from live_rows import news, task
 
 from muster.cli.live.dialog import NAMED_MAX
@@ -87,7 +88,7 @@ def test_each_is_meant_as_it_was_listed(owner, console):
     owner.do(c.Retry(task_id=number, actor="user:ann", note="hers"))
     owner.do(c.Cancel(task_id=number, actor="user:ann"))
     live.press("y")
-    live.until(lambda text: "has changed since" in " ".join(text.split()))
+    live.until(lambda text: "has changed since" in joined(text))
     assert owner.tasks()["tests"].status == "CANCELLED"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from live_console import joined
 
 from far_servers import SECRET, far_owner
 from muster.cli.context import connect_to
@@ -31,18 +32,16 @@ def test_what_was_written_is_kept_while_there_is_no_owner(owner, console):
     number = owner.tasks()["api"].id
     owner.do(c.Ask(task_id=number, epoch=1, question="Which schema?"))
     live = console("watch")
-    live.choose("billing/api")
-    live.press("w")
-    live.until(lambda text: "Which schema?" in text and "Your answer: _" in text)
+    live.asked("billing/api", "Which schema?")
     live.press("the new one")
     owner.stop()
     live.until(lambda text: "● live" not in text)
     live.press("\r")
-    live.until(lambda text: "what you wrote is kept for the next try" in " ".join(text.split()))
+    live.until(lambda text: "what you wrote is kept for the next try" in joined(text))
     owner.start()
     owner.do(c.NewBoot())
     live.until(lambda text: "● live" in text)
-    assert "what you wrote is kept for the next try" in " ".join(live.text().split())
+    assert "what you wrote is kept for the next try" in joined(live.text())
     live.press("w")
     live.until(lambda text: "Your answer: the new one_" in text)
     live.press("\r")

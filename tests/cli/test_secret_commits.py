@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
 from git_projects import commit_first, git, make_project
 
 from muster_command import MUSTER
@@ -56,12 +57,14 @@ def _amended(project: Path) -> list[str]:
     return [attempt["error"] for attempt in told]
 
 
+@pytest.mark.promise("S18")
 def test_it_is_told_why_and_says_it_anew(tmp_path: Path) -> None:
     first, second = _amended(_project(tmp_path / "p", ""))
     assert first.startswith("its own commits tell a secret in their messages or names") and second == ""
     assert "reset --soft" in first and VALUE not in first
 
 
+@pytest.mark.promise("S18")
 def test_also_where_another_worker_is_to_publish_it(tmp_path: Path) -> None:
     """The one that had its secrets was killed once the work was said to be done."""
     kill = f"muster report done; kill -{int(signal.SIGKILL)} $PPID; sleep 60"
