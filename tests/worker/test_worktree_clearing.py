@@ -174,6 +174,22 @@ def test_a_tree_that_does_not_say_whose_it_is_stays(trees, repository, marker):
     assert (made.cwd / "half.txt").exists()
 
 
+def test_work_of_before_the_first_release_goes_on_in_its_tree(repository, home, untouched):
+    """Builds of then did not name the task in it: it is that of the attempt which takes the tree over."""
+    made = tree(repository)
+    made.prepare()
+    (made.cwd / "half.txt").write_text("half\n")
+    marker = repository.common / "worktrees" / "t" / "muster-attempt"
+    marker.write_text(" ".join(marker.read_text().split()[:2]))
+    with pytest.raises(GitFailed, match="does not say which attempt"):
+        Worktree.found(repository, made.path)
+    again = tree(repository, epoch=2)
+    assert "attempt (#1)" in again.prepare()
+    assert (again.cwd / "half.txt").read_text() == "half\n"
+    assert git(home, "show", f"{kept_ref('plan', 't', 1)}:half.txt") == "half"
+    assert Worktree.found(repository, again.path) is not None, "it is named from now on"
+
+
 def test_a_tree_whose_agent_has_deleted_its_link_keeps_its_work(repository):
     made = left_by(repository)
     (made.path / ".git").unlink()

@@ -20,8 +20,9 @@ from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.plan_boxes import merged_by_boxes
+from muster.worker.tree_marker import Begun
 from muster.worker.upstream import AttemptUpstream
-from muster.worker.worktree import Begun, Worktree
+from muster.worker.worktree import Worktree
 
 LARGE_BYTES = 10_000_000
 """Files above this are named to people."""

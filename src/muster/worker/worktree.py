@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
@@ -41,10 +39,10 @@ from muster.worker.tree_links import (
     restore_branch,
     tree_of,
 )
+from muster.worker.tree_marker import MARKER, Begun
 
 log = logging.getLogger(__name__)
 
-_MARKER = "muster-attempt"
 _SET_UP = "muster-set-up"
 _CHECKING = "muster-checking"
 _STALE = ("index.lock", "HEAD.lock")
@@ -55,15 +53,6 @@ class WorkMissing(MusterError):
     """Nothing is here of work that is said to be done: only an agent can do it again."""
 
     code = "work_missing"
-
-
-class Begun(NamedTuple):
-    """What the marker in a finished working tree says."""
-
-    epoch: int
-    base: str
-    plan: str
-    key: str
 
 
 class Worktree(Struct, frozen=True):
@@ -300,12 +289,12 @@ class Worktree(Struct, frozen=True):
         Raises GitFailed where nobody can tell: such a tree may hold work, so it is neither taken nor removed.
         """
         try:
-            marker = (admin or self.admin()) / _MARKER
+            marker = (admin or self.admin()) / MARKER
         except GitFailed:
             return None
         try:
-            epoch, base, plan, key = read_plain(marker, LINK_BYTES_MAX).decode().split()
-            return Begun(int(epoch), base, unquote(plan), unquote(key))
+            said = read_plain(marker, LINK_BYTES_MAX).decode()
+            return Begun.read(said, self.plan, self.key)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
@@ -341,7 +330,7 @@ class Worktree(Struct, frozen=True):
 
     def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
-        (self.admin() / _MARKER).unlink(missing_ok=True)
+        (self.admin() / MARKER).unlink(missing_ok=True)
         self.repository.run("worktree", "remove", "--force", "--force", str(self.path), keep=(lock,))
 
     def _unlock(self) -> None:
@@ -365,8 +354,8 @@ class Worktree(Struct, frozen=True):
                 (aside / ".git").unlink()
 
     def _mark(self, base: str) -> None:
-        said = f"{self.epoch} {base} {quote(self.plan)} {quote(self.key)}\n"
-        replace_plain(self.admin() / _MARKER, said.encode(), lasting=True)
+        begun = Begun(self.epoch, base, self.plan, self.key)
+        replace_plain(self.admin() / MARKER, begun.said().encode(), lasting=True)
 
     def _there(self) -> set[str]:
         """All refs of attempts at a task of this name."""
