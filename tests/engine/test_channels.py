@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
+from msgspec.structs import replace
 from standardwebhooks import Webhook as Receiver
 
 from hook_receiver import Hook, receiving
@@ -43,7 +44,9 @@ async def in_thread(call: Any, *given: Any) -> Any:
     return await asyncio.to_thread(call, *given)
 
 
-def tell(config: ChannelConfig, secret: str = "", wall_ms: int = NOTE.at_ms) -> tuple[int, str]:
+def tell(
+    config: ChannelConfig, secret: str = "", wall_ms: int = NOTE.at_ms, note: Notification = NOTE
+) -> tuple[int, str]:
     def post() -> WebhookPost:
         return WebhookPost(private=config.private, in_thread=in_thread, allow="channels.x.private = true")
 
@@ -51,7 +54,7 @@ def tell(config: ChannelConfig, secret: str = "", wall_ms: int = NOTE.at_ms) -> 
         return secret
 
     deliver = delivery_of(config, post=post, in_thread=in_thread, wall_ms=lambda: wall_ms)
-    return asyncio.run(Teller(deliver, secret_of)(NOTE))
+    return asyncio.run(Teller(deliver, secret_of)(note))
 
 
 @pytest.fixture
@@ -87,10 +90,21 @@ def test_a_chat_is_given_no_call_of_everybody_and_no_markup(hook: Hook) -> None:
     assert tell(ChannelConfig("x", kind="slack", private=True), hook.url)[0] == 204
     text = got(hook)[1]["text"]
     assert text.splitlines() == [
-        "*api/a needs you*",
+        "```",
+        "api/a needs you",
         "asks: &lt;b&gt;@\u200beveryone &amp; \\033[31m?",
+        "```",
         "<https://muster.example/tasks/7|See to it>",
     ]
+
+
+def test_nothing_that_a_task_says_is_formatted_in_a_chat(hook: Hook) -> None:
+    typed = "*bold* _it_ ~x~ `code` ```py ````"
+    marked = replace(NOTE, title="p/*a* needs you", text=typed)
+    assert tell(ChannelConfig("x", kind="slack", private=True), hook.url, note=marked)[0] == 204
+    first, inside, last = got(hook)[1]["text"].split("```")
+    assert (first, last) == ("", "\n<https://muster.example/tasks/7|See to it>")
+    assert inside.replace("\u200b", "") == f"\np/*a* needs you\n{typed}\n", "all of it is code"
 
 
 def test_a_webhook_is_signed_where_it_has_a_secret(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
