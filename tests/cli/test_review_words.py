@@ -40,3 +40,14 @@ def test_work_that_a_person_accepted_is_accepted(owner, cli):
     number = for_review(owner)
     cli("task", "accept", str(number))
     assert shown(cli, number)[-1] == "accepted"
+
+
+def test_commands_stand_beside_a_statement_and_only_where_they_can_be_typed(owner, cli):
+    for_review(owner)
+    assert f"billing/api  {WORDS}\n" in f"{cli('why', 'billing/api').out}\n"
+    for shows in (cli("why", "billing/api"), cli("task", "show", "billing/api")):
+        told = shows.out
+        for command in ("attempt diff", "task accept", "task resume"):
+            assert f"muster {command} billing/api" in told
+    assert "muster task accept billing/api" in cli("inbox").out
+    assert "task accept" not in cli("status").out + cli("task", "list").out

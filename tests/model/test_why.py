@@ -19,6 +19,7 @@ from muster.model.states import (
 )
 from muster.model.views import TaskView
 from muster.model.why import CrewFacts, OfflineProgram, clock_word, duration, reason, why
+from muster.model.wording import FOR_YOU
 
 NOW_MS = 1_000_000
 T, A, K = TaskStatus, AttemptStatus, ErrorKind
@@ -281,9 +282,9 @@ def test_full_agents_are_named() -> None:
         ({"paused_reason": PauseReason.REVIEW}, "waits for a review"),
         (
             {"paused_reason": PauseReason.REVIEW, "error_kind": K.REWORK, "error": "no"},
-            "waits for a review: no; mend it there, then `muster task accept api/a`, or `muster task resume "
-            "api/a --note TEXT` gives it back to its agent; what is kept: `muster attempt diff api/a`",
+            "waits for a review: no; mend it there and accept it, or send it back",
         ),
+        ({"paused_reason": PauseReason.REVIEW, "error_kind": K.REVIEW, "error": FOR_YOU}, FOR_YOU),
     ],
 )
 def test_a_pause_says_why(changes: dict[str, Any], sentence: str) -> None:

@@ -13,6 +13,7 @@ from test_publishing import BRANCH, STEPS, stage  # noqa: F401
 
 from muster.client.api import Api
 from muster.model.errors import MusterError
+from muster.model.wording import FOR_YOU
 from patience import until
 
 CONFIG = """\
@@ -255,7 +256,7 @@ GO_BY = 'review = "reviewer"\nrubric = "nothing is deleted"'
         (GO_BY + SAYS.format("echo ACCEPT; echo REJECTED: no >&2"), "does not accept it: no"),
         (
             GO_BY + SAYS.format("echo blah"),
-            "neither ACCEPT nor REJECT; it has said: blah; muster task accept",
+            "neither ACCEPT nor REJECT; it has said: blah",
         ),
         (GO_BY + SAYS.format("true"), "neither ACCEPT nor REJECT, and nothing else"),
     ],
@@ -297,10 +298,7 @@ def test_a_check_that_cannot_be_run_is_for_a_person_at_once(run: Crew, check: st
 @pytest.mark.promise("S18")
 def test_a_person_may_want_to_see_it_first(run: Crew) -> None:
     run.add(APPEND, review="person")
-    assert (
-        "its work is for you to review: git diff refs/muster/p/t/1-base refs/muster/p/t/1"
-        in run.comes_to("PAUSED")["why"]
-    )
+    assert run.comes_to("PAUSED")["why"] == FOR_YOU
     run.post("accept")
     run.comes_to("COMPLETED")
     assert git(run.root, "show", f"{BRANCH}:count.txt") == "x"

@@ -212,7 +212,7 @@ def _print_detail(detail: Json, screen: Screen, said: list[str]) -> None:
     events = detail["events"]
     rows += several("Events", [_event(event) for event in events[-EVENTS_SHOWN:]])
     rows += several("Log tail", said)
-    rows += several("Next", _next(task, clean(shell_word(ref_of(task))), detail))
+    rows += several("Next", next_of(detail))
     screen.fields(rows)
 
 
@@ -301,6 +301,9 @@ def what_next(task: Json) -> list[str]:
     return [clean(f"muster task retry {shell_word(prefix + key)}") for key in failed] + fix + found
 
 
-def _next(task: Json, ref: str, detail: Json) -> list[str]:
+def next_of(detail: Json) -> list[str]:
+    """Of a task with its attempts: what there is to look at, too."""
+    task, ref = detail["task"], clean(shell_word(ref_of(detail["task"])))
+    diff = [f"muster attempt diff {ref}"] if "accept" in task["actions"] else []
     follow = " -f" if task["worker"] else ""
-    return what_next(task) + ([f"muster logs {ref}{follow}"] if detail["attempts"] else [])
+    return diff + what_next(task) + ([f"muster logs {ref}{follow}"] if detail["attempts"] else [])

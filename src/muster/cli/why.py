@@ -8,6 +8,7 @@ from typing import Any
 from muster.cli.context import connect
 from muster.cli.fields import add_fields, print_one
 from muster.cli.output import Screen, age, clean, clock_time, now_ms, ref_of
+from muster.cli.task import next_of, several
 from muster.client.api import task_path
 
 _EVIDENCE = frozenset({"suspected", "recovered", "lost", "failed", "stop_requested", "asked", "expired"})
@@ -31,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     def show(screen: Screen) -> None:
         screen.line(f"{screen.badge(task['state'])}  {clean(ref_of(task))}  {clean(task['why'])}")
         rows = [(clock_time(event["atMs"]), clean(event["message"])) for event in evidence]
-        screen.fields([*rows, *_attempt(detail)])
+        steps = several("Next", next_of(detail)) if task["needsPerson"] else []
+        screen.fields([*rows, *_attempt(detail), *steps])
 
     print_one(args, told, show)
     return 0

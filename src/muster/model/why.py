@@ -28,7 +28,7 @@ from muster.model.states import (
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import Touching, meeting, overlap
 from muster.model.views import AttemptView, PlanView, TaskView
-from muster.model.wording import ACCEPTED, FOR_REVIEW, SENT_BACK, counted, refused_words
+from muster.model.wording import ACCEPTED, FOR_REVIEW, FOR_YOU, SENT_BACK, counted, refused_words
 
 
 class OfflineProgram(Struct, frozen=True):
@@ -223,21 +223,23 @@ def _paused(task: TaskView) -> str:
         case PauseReason.BUDGET:
             return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
         case PauseReason.REVIEW:
-            return "waits for a review" + (f": {task.error}" if task.error else "") + _way_on(task)
+            return _for_review(task)
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:
             return "paused by a person"
 
 
-def _way_on(task: TaskView) -> str:
-    """For whoever has to mend what its agent has not; other reviews say themselves what helps."""
-    if task.error_kind is not ErrorKind.REWORK:
-        return ""
-    ref = f"{task.plan}/{task.key}"
+def _for_review(task: TaskView) -> str:
+    """A statement alone: its buttons, keys or commands stand beside it, wherever it is shown."""
+    if task.error == FOR_YOU:
+        return FOR_YOU
+    told = "waits for a review" + (f": {task.error}" if task.error else "")
+    # Its agent could not mend it; other reviews say themselves what helps.
     return (
-        f"; mend it there, then `muster task accept {ref}`, or `muster task resume {ref} --note TEXT` gives it "
-        f"back to its agent; what is kept: `muster attempt diff {ref}`"
+        f"{told}; mend it there and accept it, or send it back"
+        if task.error_kind is ErrorKind.REWORK
+        else told
     )
 
 

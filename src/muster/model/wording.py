@@ -12,6 +12,8 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+FOR_YOU = "its work is for you to review"
+"""Whoever reads that decides; what can be done stands beside it, as buttons, keys or commands."""
 FOR_REVIEW, SENT_BACK, ACCEPTED = "for review", "sent back", "accepted"
 """How an attempt stands whose work was to be looked at."""
 MAY_IT = "may it do this?"

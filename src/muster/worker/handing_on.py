@@ -13,12 +13,13 @@ from muster.model.answers import ClaimedJob
 from muster.model.blackout import Blackout
 from muster.model.states import ErrorKind
 from muster.model.task import PERSON
+from muster.model.wording import FOR_YOU
 from muster.ports.agent import Launch
 from muster.worker.checks import MISSING, check_words
 from muster.worker.ends import End
 from muster.worker.git import GitFailed
 from muster.worker.publisher import Publisher, Stopped
-from muster.worker.publishing import FOR_PEOPLE, ForReview, Over, Publishing, SentBack
+from muster.worker.publishing import ForReview, Over, Publishing, SentBack
 from muster.worker.reviewing import NoVerdict, Reviewer
 from muster.worker.words import Words
 from muster.worker.workdir import Trees, Workdir
@@ -92,12 +93,8 @@ class HandingOn(Struct, frozen=True):
         if self.check and (why := self._checked()):
             return why
         if self.review == PERSON:
-            raise ForReview(f"its work is for you to review{self._diff(base)}", FOR_PEOPLE)
+            raise ForReview(FOR_YOU)
         return self.reviewer.look(self.review, self.workdir.cwd, base) if self.review else ""
-
-    def _diff(self, base: str) -> str:
-        publishing = self.workdir.publishing()
-        return "" if publishing is None else f": git diff {base} {publishing.tree.kept}"
 
     def _checked(self) -> str:
         """Why the check has not passed; empty where it has.  Raises ForReview where no agent could mend that."""
@@ -114,7 +111,5 @@ class HandingOn(Struct, frozen=True):
         why = "ran longer than its time limit" if end.timed_out else f"exit code {end.exit_code}"
         told = check_words(self.check, end.verdict.message if end.verdict else why, self.stdout, begins)
         if end.timed_out or end.code in MISSING:
-            raise ForReview(
-                told, f"no agent can mend that: correct the check (muster task edit); {FOR_PEOPLE}"
-            )
+            raise ForReview(told, "no agent can mend that: correct the check, or accept it without")
         return told

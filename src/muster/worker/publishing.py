@@ -43,9 +43,6 @@ _USAGE = 129
 """Git's exit code where it does not know an option."""
 
 
-FOR_PEOPLE = "muster task accept takes it, muster task resume --note gives it back"
-
-
 class NotPublished(Exception):
     """Work that is done does not reach its plan's branch now; `hint` says what would help."""
 
@@ -149,7 +146,7 @@ class Publishing(Struct, frozen=True):
                 raise ForReview(
                     f"git does not take in all of its work: {_named(left.splitlines())}",
                     f"look at it: {self._git} diff; git ls-files -v there tells which files git was told to "
-                    "pass over; muster task accept takes what git does",
+                    "pass over; accepted, what git takes in is published",
                 )
             if repository.checked_out(tree.branch) in (None, str(tree.path)):
                 repository.run("update-ref", f"refs/heads/{tree.branch}", commit)
@@ -328,7 +325,7 @@ class Publishing(Struct, frozen=True):
             f"make them anew without it: {self._git} reset --soft {found[-1]}^; {self._git} commit -m MESSAGE"
         )
         # No acceptance takes it: who looked at files has not seen it.
-        raise ForReview(why, f"{how}; then: muster task accept") if self.accepted else SentBack(why, how)
+        raise ForReview(why, f"{how}; then accept it") if self.accepted else SentBack(why, how)
 
     def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""
@@ -382,7 +379,6 @@ class Publishing(Struct, frozen=True):
         if too_large and not self.accepted:
             raise ForReview(
                 f"it has made files of more than {self.file_bytes_max / 1e6:,.0f} MB: {_named(too_large)}",
-                "muster task accept takes them; muster task resume --note tells the agent what to do instead; "
                 "git.max_file of muster.toml is the limit",
             )
         return tuple(_sized(path, size) for path, size in found if size > LARGE_BYTES)
@@ -395,7 +391,7 @@ class Over(NotPublished):
 def _not_taken_in(said: str) -> NotPublished:
     message = f"git cannot take in all of its work: {said}"
     if "filter" in said:
-        return ForReview(message, "install what the filter of .gitattributes runs, then: muster task accept")
+        return ForReview(message, "install what the filter of .gitattributes runs, then accept it")
     return SentBack(message, "remove what does not belong to the work, or make it readable")
 
 

@@ -20,7 +20,7 @@ from muster.worker.checks import MISSING, printed
 from muster.worker.ends import End
 from muster.worker.output_reader import OutputReader
 from muster.worker.publisher import Stopped
-from muster.worker.publishing import FOR_PEOPLE, ForReview, NotPublished, Over
+from muster.worker.publishing import ForReview, NotPublished, Over
 
 _ACCEPTS = re.compile(r"^\W*ACCEPT(?:ED)?\b", re.MULTILINE)
 _REJECTS = re.compile(r"^\W*REJECT(?:ED)?\b[\s:.*-]*(.*)", re.MULTILINE | re.DOTALL)
@@ -120,5 +120,5 @@ def _verdict(name: str, said: str, *, must: bool) -> str:
     if must and not _ACCEPTS.search(said):
         words = " ".join(said.split())
         what = f"; it has said: {words[-_SAID_MAX:]}" if words else ", and nothing else"
-        raise ForReview(f"reviewer {name} has said neither ACCEPT nor REJECT{what}", FOR_PEOPLE)
+        raise ForReview(f"reviewer {name} has said neither ACCEPT nor REJECT{what}")
     return ""

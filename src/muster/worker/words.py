@@ -116,8 +116,7 @@ class Words:
         refused = f"; {refused_words(word.refused)}" if word.refused else ""
         return self.failure(
             ErrorKind.REVIEW,
-            f"its agent says that it is done, and has changed nothing{refused}; "
-            "muster task accept takes that, muster task resume --note tells the agent what is missing",
+            f"its agent says that it is done, and has changed nothing{refused}",
             word.exit_code,
         )
 
