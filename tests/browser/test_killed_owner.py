@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     run = run_muster(tmp_path, "up", "--daemon", "--workers", "1")
     assert run.returncode == 0, run.stderr
     yield tmp_path
-    run_muster(tmp_path, "down")
+    run_muster(tmp_path, "down", "--now")
 
 
 @pytest.fixture
@@ -66,3 +66,39 @@ def test_it_goes_on_with_the_next_owner(browser: Browser, folder: Path, link: st
         expect(page.locator("h1")).to_contain_text("completed")
         expect(page.get_by_label("Transcript", exact=True)).to_have_text("said")
     api.close()
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_what_was_pressed_while_nobody_was_up_is_not_done_later(
+    browser: Browser, folder: Path, link: str, scripts: bool
+) -> None:
+    (folder / "plan.md").write_text("- [ ] Stays {#stays}\n  exec sleep 900\n")
+    assert run_muster(folder, "plan", "add", "plan.md").returncode == 0
+    with browser.new_context(java_script_enabled=scripts) as context:
+        page = context.new_page()
+        page.goto(link)
+        if not scripts:
+            page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("link", name="Tasks", exact=True).click()
+        page.get_by_role("link", name="plan/stays").first.click()
+        page.get_by_role("link", name="Cancel…").click()
+        page.get_by_label("Why?").fill("by mistake")
+        posted: list[str] = []
+        page.on("request", lambda one: posted.append(one.url) if one.method == "POST" else None)
+        assert run_muster(folder, "down", "--now").returncode == 0
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("main")).to_contain_text("this was not sent; nothing was changed")
+        expect(page.locator("#written")).to_contain_text("by mistake")
+        another = context.new_page()
+        another.goto(page.url)  # it was only looked at: with scripts, this one comes back by itself
+        expect(another.locator("main")).to_contain_text("no crew is up, so there is nothing to see")
+        run = run_muster(folder, "up", "--daemon", "--workers", "1")
+        assert run.returncode == 0, run.stderr
+        if scripts:
+            expect(another.get_by_role("button", name="Cancel")).to_be_visible()
+        expect(page.locator("#written")).to_contain_text("by mistake")
+        assert len(posted) == 1
+        page.get_by_role("link", name="Back to its page").click()
+        page.get_by_label("Why?").fill("on purpose")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("h1")).to_contain_text("cancelled")

@@ -91,6 +91,39 @@ def test_a_browser_stays_let_in_while_the_owner_goes_and_comes(owner: Owner, doo
     assert "billing/api" in reader.get("/tasks").text
 
 
+POSTED = {
+    "/tasks/{}/cancel": {"reason": "not <needed>"},
+    "/tasks/{}/answer": {"text": "not <needed>"},
+    "/tasks/{}/retry": {"note": "not <needed>"},
+    "/tasks/{}/edit": {"title": "not <needed>"},
+    "/tasks/{}/review?attempt=1": {"words": "not <needed>"},
+    "/plans/billing/review": {"text.0+12": "not <needed>", "do": "back"},
+    "/plans/billing/cancel": {"reason": "not <needed>"},
+    "/plans/billing/merge": {},
+    "/plans/billing/pull-request": {},
+    "/bulk/retry?status=failed": {"ids": "1", "note": "not <needed>"},
+    "/settings/token-add": {"name": "not <needed>", "member": "ada"},
+}
+
+
+@pytest.mark.parametrize("path", POSTED)
+def test_what_could_not_be_sent_is_given_back_and_never_sent_by_itself(
+    owner: Owner, door: Door, path: str
+) -> None:
+    reader = door.enter()
+    csrf = reader.get("/").form("Sign out").fields["csrf"]
+    page = path.format(owner.tasks()["other"].id)
+    owner.stop()
+    looked = reader.get(page)
+    assert looked.status == 503 and "data-again" in looked.text, "it was only looked at"
+    refused = reader.post(page, {**POSTED[path], "csrf": csrf})
+    assert refused.status == 503 and "data-again" not in refused.text
+    assert "this was not sent; nothing was changed" in refused.text
+    assert f'href="{page}">Back to its page' in refused.text
+    assert ("not &lt;needed&gt;</pre>" in refused.text) == ("not <needed>" in POSTED[path].values())
+    assert csrf not in refused.text.partition("What you wrote")[2].partition("</section>")[0]
+
+
 def test_signed_out_is_signed_out(owner: Owner, door: Door) -> None:
     reader = door.enter()
     cookie = reader.cookie

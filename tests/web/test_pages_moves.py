@@ -91,7 +91,7 @@ def test_light_or_dark_is_chosen_where_a_form_has_led(site: Site, reader: Reader
     asked = reader.get("/settings/webhook-remove?id=7")
     refused = reader.send(asked.form("Remove the webhook"))
     assert refused.status == 404
-    assert reader.send(refused.form("Light"), theme="dark").path == "/settings"
+    assert reader.send(refused.form("Light"), theme="dark").path == "/settings/webhook-remove?id=7"
     made = reader.send(reader.get("/settings/webhook-add").form("Add a webhook"), url="https://example.com/x")
     assert "It is shown this once" in made.text and "Light" not in made.labels, "it cannot be shown again"
     bulk = reader.send(reader.get("/bulk/pause?plan=api").form("Pause it"))

@@ -98,7 +98,9 @@ class Door:
             return await self._ask(request)
         secret = secret_of(request)
         if not secret or self._sessions.get(hash_of(secret), 0.0) < self._clock():
-            raise NotAllowed("nobody has let this browser in, or that is too long ago", _AGAIN)
+            raise NotAllowed(
+                "nobody has let this browser in, or that is too long ago; nothing was changed", _AGAIN
+            )
         if request.method == "POST" and request.path == "/sign-out":
             posted(request)
             del self._sessions[hash_of(secret)]
@@ -123,14 +125,16 @@ class Door:
 
     async def _ask(self, request: Request) -> Reply:
         """Raises OwnerUnavailable."""
+        reads = request.method == "GET"
         try:
             with address(self._socket) as reachable:
                 reader, writer = await asyncio.open_unix_connection(reachable, limit=HEAD_BYTES_MAX)
         except OSError as error:
-            raise OwnerUnavailable("no crew is up, so there is nothing to see", "muster up") from error
+            why = "there is nothing to see" if reads else "this was not sent; nothing was changed"
+            raise OwnerUnavailable(f"no crew is up, so {why}", "muster up") from error
         streams = False
         try:
-            async with asyncio.timeout(REPLY_S if request.method == "GET" else ACT_S):
+            async with asyncio.timeout(REPLY_S if reads else ACT_S):
                 writer.write(_message(request))
                 await writer.drain()
                 status, headers = _head(await reader.readuntil(b"\r\n\r\n"))
@@ -141,7 +145,10 @@ class Door:
                 data = await reader.readexactly(int(headers.get("content-length", "0")))
                 return Reply(status, data, media, _kept(headers))
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
-            raise OwnerUnavailable("the crew's owner did not answer; look again", "muster status") from error
+            why = "" if reads else ", and may have done this or not: nothing sends it again by itself"
+            raise OwnerUnavailable(
+                f"the crew's owner did not answer{why}; look again", "muster status"
+            ) from error
         finally:
             if not streams:
                 writer.close()

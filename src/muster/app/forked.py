@@ -44,6 +44,7 @@ _LATER = (
             "needs",
             "plan_drawing",
             "render",
+            "written",
             "timeline",
             "transcript",
         )

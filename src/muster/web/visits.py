@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from muster.model.errors import BadInput, Forbidden
 from muster.web.http import Request
+from muster.web.open_paths import ENTER
 
 SESSION = "mss_"
 """How the secret of a session begins."""
@@ -31,6 +32,8 @@ CSRF = "csrf"
 """The field of a form."""
 BACK = "back"
 """Likewise: the page that it stands on."""
+LEAD_NOWHERE = (ENTER, "/sign-out")
+"""Pages that nobody is to come back to."""
 FIELDS_MAX = 50
 _SECRET = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _AGAIN = "open the page again, and send its form"
@@ -106,6 +109,13 @@ def parent_of(secret: str) -> int:
     return int(number) if number.isdigit() and len(number) < 17 else 0
 
 
+def can_be_opened(target: str) -> bool:
+    """It is a page of ours, and one to come back to."""
+    path = target.partition("?")[0]
+    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return ours and path not in LEAD_NOWHERE
+
+
 def refuse_other_sites(request: Request) -> None:
     """Raises Forbidden where the page that sends this is not one of ours."""
     said = request.header(b"sec-fetch-site")
@@ -142,5 +152,4 @@ def fields_of(request: Request) -> dict[str, str]:
 def stood_on(fields: Mapping[str, str], usual: str) -> str:
     """The page of ours that the form stood on; `usual` where it names none."""
     path = fields.get(BACK, "")
-    ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
-    return path if ours else usual
+    return path if can_be_opened(path) else usual

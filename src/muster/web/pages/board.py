@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.errors import Conflict, NotFound
 from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
@@ -15,8 +15,8 @@ from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
-from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import SEQ, ask_api, back_to, refused_form
+from muster.web.http import Reply, Request
+from muster.web.pages.forms import SEQ, ask_api, back_to
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
@@ -77,19 +77,16 @@ def moves(actions: Sequence[str]) -> dict[str, str]:
 async def move(web: Backend, request: Request, task_id: int) -> Reply:
     """Does what that column means, or shows the page that asks what is still to be known."""
     fields = posted(request)
-    try:
-        task = await one_task(web, task_id)
-        action = _meant(task, fields.get("to", ""))
-        if action == "answer":
-            return back_to({}, f"/tasks/{task_id}")
-        if TASK_ACTIONS[action].asks:
-            return back_to({}, f"/tasks/{task_id}/{action}")
-        seq = fields.get(SEQ, "") if TASK_ACTIONS[action].as_seen else ""
-        reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)
-    except MusterError as error:
-        reply = error_reply(error)
+    task = await one_task(web, task_id)
+    action = _meant(task, fields.get("to", ""))
+    if action == "answer":
+        return back_to({}, f"/tasks/{task_id}")
+    if TASK_ACTIONS[action].asks:
+        return back_to({}, f"/tasks/{task_id}/{action}")
+    seq = fields.get(SEQ, "") if TASK_ACTIONS[action].as_seen else ""
+    reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)
     if reply.status >= 400:
-        return refused_form(request, reply, TASK_ACTIONS["answer"], {})
+        return reply
     return back_to(fields, f"/tasks/{task_id}", action)
 
 

@@ -16,16 +16,7 @@ from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import (
-    ASKED_AGAIN,
-    SEQ,
-    ask_api,
-    back_to,
-    problem_of,
-    refuse_action,
-    refused_form,
-    written_in,
-)
+from muster.web.pages.forms import ASKED_AGAIN, SEQ, ask_api, back_to, problem_of, refuse_action
 from muster.web.routes import Routes
 from muster.web.visits import posted
 
@@ -78,7 +69,7 @@ async def edit(web: Backend, request: Request, task_id: int) -> Reply:
     if reply.status in ASKED_AGAIN:
         return await _form(web, request, await one_task(web, task_id), refused=reply, given=fields)
     if reply.status >= 400:
-        return refused_form(request, reply, EDIT, fields)
+        return reply
     return back_to({}, f"/tasks/{task_id}", "edit")
 
 
@@ -95,6 +86,7 @@ async def _form(
     Who has not touched a field takes back nothing that somebody else has written there meanwhile.
     """
     from muster.web.pages.render import digest, json_of, page
+    from muster.web.pages.written import written_in
 
     now = _said(await _kept(web, task.id))
     given = given or {}
@@ -116,7 +108,7 @@ async def _form(
         seen=_seen(now),
         problem=problem_of(refused) if refused else None,
         possible="edit" in task.actions,
-        written=written_in(EDIT, typed),
+        written=written_in(request) if typed else [],
     )
 
 

@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import msgspec
 
-from muster.model.forms import Action
 from muster.model.json_value import Json
 from muster.web.http import Problem, Reply, Request
 from muster.web.rights import refuse
@@ -50,18 +49,6 @@ def refuse_action(request: Request, path: str, method: str = "POST") -> None:
     """Raises Forbidden where who asks may not ask that: nobody is shown a button that does nothing."""
     if request.identity is not None:
         refuse(request.identity, method, path.split("/"))
-
-
-def refused_form(request: Request, reply: Reply, action: Action, fields: Json) -> Reply:
-    """Says why, and gives back what was written."""
-    from muster.web.pages.render import refusal
-
-    return refusal(request, reply, written=written_in(action, fields))
-
-
-def written_in(action: Action, fields: Json) -> list[str]:
-    """What somebody has thought about."""
-    return [fields[field.name] for field in action.fields if field.long and fields.get(field.name)]
 
 
 def problem_of(reply: Reply) -> Json:

@@ -14,7 +14,7 @@ from muster.model.json_value import Json
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
-from muster.web.pages.forms import ask_api, back_to, refuse_action, refused_form
+from muster.web.pages.forms import ask_api, back_to, refuse_action
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
@@ -107,7 +107,7 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     here = f"/plans/{quote(plan, safe='')}"
     reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields))
     if reply.status >= 400:
-        return refused_form(request, reply, wanted, fields)
+        return reply
     return back_to(fields, here, action)
 
 

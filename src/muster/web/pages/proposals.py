@@ -56,10 +56,10 @@ def _question(request: Request, ref: str, path: str, api: str) -> Reply:
 
 
 async def _opened(request: Request, path: str, api: str) -> Reply:
-    from muster.web.pages.render import page, refusal
+    from muster.web.pages.render import page
 
     reply = await ask_api(request, f"{api}/pull-request", {})
     if reply.status >= 400:
-        return refusal(request, reply)
+        return reply
     opened = msgspec.json.decode(reply.data)
     return page(request, "pull_request.html", ref=opened["ref"], path=path, opened=opened)

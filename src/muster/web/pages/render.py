@@ -10,7 +10,7 @@ import contextlib
 import functools
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
 from muster.web.rights import right_for
-from muster.web.visits import DOOR, cookie, fields_of, stood_on, theme_of, visit_of
+from muster.web.visits import DOOR, can_be_opened, cookie, fields_of, stood_on, theme_of, visit_of
 
 if TYPE_CHECKING:
     import jinja2
@@ -77,11 +77,11 @@ def page(request: Request, template: str, *, status: int = 200, keep: bool = Fal
 
 def _here(request: Request) -> str:
     """Where its page can be opened again: what a form has led to is not one, the page that it stood on is."""
+    target = f"{request.path}?{request.query}" if request.query else request.path
     if request.method != "GET":
         with contextlib.suppress(BadInput):  # of which this page tells
-            return stood_on(fields_of(request), request.path)
-        return "/"
-    return f"{request.path}?{request.query}" if request.query else request.path
+            target = stood_on(fields_of(request), target)
+    return target if can_be_opened(target) else "/"
 
 
 def may_of(request: Request) -> Callable[[str, str], bool]:
@@ -90,8 +90,16 @@ def may_of(request: Request) -> Callable[[str, str], bool]:
     return lambda method, path: right_for(method, path.split("/")) in rights
 
 
-def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> Reply:
-    """The page that tells of it.  What its caller may not know by a cookie, it has not here either."""
+def refusal(request: Request, reply: Reply) -> Reply:
+    """The page that tells of it, and gives back what was written.
+
+    What its caller may not know by a cookie, it has not here either.
+
+    Only a page that was asked for looks again by itself: what was posted would be done without anybody's word.
+    """
+    from muster.web.pages.written import written_in
+
+    sent = request.method != "GET"
     problem = msgspec.json.decode(reply.data, type=Problem)
     made = page(
         request,
@@ -100,8 +108,8 @@ def refusal(request: Request, reply: Reply, *, written: Sequence[str] = ()) -> R
         problem=msgspec.to_builtins(problem),
         code="",
         back=_here(request),
-        from_form=request.method != "GET",
-        written=written,
+        written=written_in(request),
+        sent=sent,
     )
     return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)
 

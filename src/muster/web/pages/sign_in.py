@@ -19,7 +19,6 @@ from muster.web.pages.forms import back_to
 from muster.web.routes import Routes
 from muster.web.sign_in_links import PURPOSE, LinkClaims
 from muster.web.visits import (
-    BACK,
     SESSION,
     SESSION_S,
     cookie,
@@ -33,7 +32,6 @@ from muster.web.visits import (
 routes = Routes(pages=True)
 
 _AGAIN = "muster ui --server URL makes another link; or paste a token"
-_LEAD_NOWHERE = (ENTER, "/sign-out")
 _in_use: set[str] = set()
 """Links that are being used at this moment."""
 
@@ -69,8 +67,6 @@ async def let_in(web: Backend, request: Request) -> Reply:
 
 def entered(request: Request, fields: dict[str, str], secret: str) -> Reply:
     """With its session, and to the page that was asked for without one."""
-    if fields.get(BACK, "").partition("?")[0] in _LEAD_NOWHERE:
-        fields = {}
     led = back_to(fields, "/")
     return msgspec.structs.replace(led, headers=(*led.headers, cookie(request, secret)))
 

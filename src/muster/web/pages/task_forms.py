@@ -12,18 +12,9 @@ from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
-from muster.web.pages.forms import (
-    ASKED_AGAIN,
-    SEQ,
-    ask_api,
-    back_to,
-    problem_of,
-    refuse_action,
-    refused_form,
-    written_in,
-)
+from muster.web.pages.forms import ASKED_AGAIN, SEQ, ask_api, back_to, problem_of, refuse_action
 from muster.web.routes import Routes
-from muster.web.visits import posted, stood_on
+from muster.web.visits import BACK, posted, stood_on
 
 routes = Routes(pages=True)
 
@@ -60,7 +51,7 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
     if reply.status in ASKED_AGAIN:
         return await _form(web, request, task_id, action, wanted, refused=reply, fields=fields)
     if reply.status >= 400:
-        return refused_form(request, reply, wanted, fields)
+        return reply
     return back_to(fields, f"/tasks/{task_id}", action)
 
 
@@ -76,6 +67,7 @@ async def _form(
 ) -> Reply:
     """Its form; `refused` with these fields it is for the task as it is now, with what has happened meanwhile."""
     from muster.web.pages.render import json_of, page
+    from muster.web.pages.written import written_in
 
     detail = json_of(await web.queries.task(task_id))
     task, values = detail["task"], fields or {}
@@ -93,8 +85,9 @@ async def _form(
         since=since[-SINCE_MAX:],
         possible=action in task["actions"],
         values={field.name: values.get(field.name, "") for field in wanted.fields},
-        written=written_in(wanted, values),
+        written=written_in(request),
         back=stood_on(values, f"/tasks/{task_id}"),
+        led_from=values.get(BACK, ""),
     )
 
 
