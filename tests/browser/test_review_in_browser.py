@@ -7,6 +7,7 @@ import pytest
 from browsers import Let
 from playwright.sync_api import Page, expect
 from test_pages_in_browser import PHONE, violations
+from test_typing_in_browser import end_sessions, sign_in
 
 from far_servers import FarOwner
 from patience import PATIENCE_S
@@ -97,6 +98,41 @@ def test_back_leads_to_what_was_written(far: FarOwner, repo: Repo, let_in: Let, 
     page.get_by_role("button", name="Send back").click()
     page.wait_for_url("**?done=retry")
     assert "Spaces, please" in far.claim("again")["tests"].note
+
+
+def test_a_review_outlives_the_session(far: FarOwner, repo: Repo, let_in: Let) -> None:
+    page = let_in()
+    page.goto(paths(far)[0])
+    choose(page, "new.py", "+1")
+    page.locator('textarea[name="new"]').fill("Spaces, please")
+    page.get_by_role("button", name="Add comment").click()
+    expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
+    end_sessions(far)
+    expect(page.locator("#link")).to_contain_text("signed out; what you typed stays here")
+    with page.context.expect_page() as opened:
+        page.get_by_role("link", name="sign in in a new tab").click()
+    sign_in(opened.value)
+    expect(opened.value.get_by_role("button", name="Send back")).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(page.locator("#link")).to_have_text("")
+    page.get_by_role("button", name="Send back").click()
+    page.wait_for_url("**?done=retry")
+    assert "Spaces, please" in far.claim("again")["tests"].note
+
+
+def test_a_review_that_was_sent_too_late_is_given_back(far: FarOwner, repo: Repo, let_in: Let) -> None:
+    page = let_in(java_script_enabled=False)
+    page.goto(paths(far)[0])
+    choose(page, "new.py", "+1")
+    page.locator('textarea[name="new"]').fill("Spaces, please")
+    page.get_by_label("Of all of it").fill("Nearly")
+    end_sessions(far)
+    page.get_by_role("button", name="Send back").click()
+    written = page.locator("#written")
+    expect(written).to_contain_text("Spaces, please")
+    expect(written).to_contain_text("Nearly")
+    sign_in(page)
+    expect(page.get_by_role("button", name="Send back")).to_be_visible()
 
 
 def test_lines_are_chosen_by_the_keyboard(far: FarOwner, repo: Repo, let_in: Let) -> None:

@@ -1,6 +1,6 @@
 // The server says how things stand.  Where that is not what the page was drawn of it asks for itself again, at most
 // four times a second and for a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and
-// looks when it is seen again.
+// looks when it is seen again.  A form that stands still only learns whether it can still be sent.
 
 import { patchPage, unsent } from "./patch.js";
 
@@ -12,6 +12,7 @@ const STREAMS_MAX = 4; // of one browser: it has six connections to a server, an
 const GLANCE_MS = 5000;
 const badge = document.getElementById("link");
 let { stream: address, seen } = document.body.dataset;
+const { still } = document.body.dataset;
 let stream = null;
 let joining = false;
 let leavePlace = null; // to another page of this browser
@@ -32,12 +33,13 @@ function say(text, stale = false) {
 }
 
 function lost() {
-  say(`stale since ${heard.toLocaleTimeString()}`, true);
+  say(`${still ? "no answer" : "stale"} since ${heard.toLocaleTimeString()}`, true);
 }
 
 function hear(held = 0) {
   heard = new Date();
-  say(held ? `live, ${held} not shown while you point there` : "live");
+  if (still) say("");
+  else say(held ? `live, ${held} not shown while you point there` : "live");
 }
 
 // What was typed stays for whoever signs in again; without that the door is shown, which leads back here.
@@ -73,7 +75,7 @@ async function ask() {
     const held = patchPage(document, fresh);
     ({ seen } = fresh.body.dataset);
     hear(held);
-    follow(fresh.body.dataset.stream);
+    if (!still) follow(fresh.body.dataset.stream);
     if (retry === null) connect();
     if (held) setTimeout(soon, HELD_MS);
   } catch {
@@ -96,7 +98,7 @@ async function connect() {
   if (needsNone()) return disconnect();
   stream = new EventSource(address);
   stream.addEventListener("moved", ({ data }) => {
-    if (JSON.parse(data) === seen && !asking) hear();
+    if ((still || JSON.parse(data) === seen) && !asking) hear();
     else soon();
     if (stays) return;
     disconnect();

@@ -180,5 +180,11 @@ function busy(element) {
 
 // Whether something was typed or ticked there that nobody has sent.
 export function unsent(element) {
+  if (written(element)) return true;
   return [...element.querySelectorAll("form textarea, form input")].some((one) => one.type !== "hidden" && (one.value !== one.defaultValue || one.checked !== one.defaultChecked));
+}
+
+// What a form that guards it has in its boxes was not sent, also where the server has drawn it.
+export function written(element) {
+  return [...element.querySelectorAll("form[data-guard] textarea")].some((one) => one.value.trim() !== "");
 }

@@ -1,13 +1,13 @@
 // What was written and not sent is not lost by a slip: the browser asks before it leaves the page.
 
+import { written } from "./patch.js";
+
 const form = document.querySelector("form[data-guard]");
 let sent = false;
 
-const written = () => [...form.querySelectorAll("textarea")].some((one) => one.value.trim() !== "");
-
 form?.addEventListener("submit", () => (sent = true));
 addEventListener("beforeunload", (event) => {
-  if (form && !sent && written()) event.preventDefault();
+  if (!sent && written(document)) event.preventDefault();
 });
 addEventListener("pageshow", () => (sent = false));
 // Who chooses a line wants to say something of it.
