@@ -10,6 +10,7 @@ from test_network import OPENLY, listening
 from web_site import Site
 
 from muster.web.pages import forecasts, plan_drawing
+from muster.web.pages.plans import WHOLE_MAX
 from page_reader import Reader
 
 
@@ -134,3 +135,19 @@ def test_names_of_tasks_are_harmless_in_a_drawing(site: Site, reader: Reader) ->
     shown = reader.get("/plans/shop").text
     assert "<img" not in shown and "<script>\x1b" not in shown and "\x1b" not in shown
     assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|\son\w+=", shown)
+
+
+def test_what_is_not_drawn_of_a_large_plan_is_said(site: Site, reader: Reader) -> None:
+    numbers = range(WHOLE_MAX + 1)
+    add(site, "large", **{f"t{at}": (f"t{at - 1}",) if at else () for at in numbers})
+    add(site, "small", a=(), b=("a",))
+    said = (
+        "No forecast: it is reckoned",
+        "No graph, and no chain that decides",
+        "No times when it was at work",
+    )
+    large, small = reader.get("/plans/large").text, reader.get("/plans/small").text
+    for words in said:
+        assert words in large and words not in small
+    assert f"up to {WHOLE_MAX} tasks, and this one has {WHOLE_MAX + 1}." in large
+    assert said[1] in reader.get("/plans/large?after=101").text, "on its other parts as well"

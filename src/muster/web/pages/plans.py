@@ -55,7 +55,8 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
     live = await live_of(web)
     progress = json_of(await web.queries.plan(plan))
     name, now_ms = progress["plan"]["name"], time.time_ns() // 1_000_000
-    whole = sum(progress["plan"]["counts"].values()) <= WHOLE_MAX and not query.after
+    number = sum(progress["plan"]["counts"].values())
+    whole = number <= WHOLE_MAX and not query.after
     most = WHOLE_MAX if whole else PART
     selection = TaskFilter(plan=plan, groups=True, after_id=query.after, limit=most)
     tasks = [json_of(task) for task in await web.queries.tasks(selection)]
@@ -74,6 +75,8 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         plan=progress["plan"],
         settled=progress["settled"],
         rows=rows,
+        too_many=number if number > WHOLE_MAX else 0,
+        whole_max=WHOLE_MAX,
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=PLAN_ACTIONS,
         possible=possible_for_plan(progress["plan"], settled=progress["settled"]),
