@@ -76,7 +76,7 @@ def test_what_is_not_there_and_what_is_wrong_is_told_on_a_page(reader: Reader) -
         ("/nowhere", 404),
         ("/tasks/7", 404),
         ("/plans/none", 404),
-        ("/tasks?colour=red", 422),
+        ("/audit?limit=red", 422),
     ):
         shown = reader.get(path)
         assert shown.status == status and shown.headers["content-type"].startswith("text/html")
@@ -297,3 +297,14 @@ def test_the_table_goes_on_where_a_page_ends(site: Site, reader: Reader) -> None
     (more,) = re.findall(r'href="([^"]*cursor=[^"]*)"', first.text)
     second = reader.get(more.replace("&amp;", "&"))
     assert [len(re.findall(r'<tr data-key="\d+"', page.text)) for page in (first, second)] == [3, 2]
+
+
+@pytest.mark.parametrize("more", ["utm_source=mail&fbclid=x", "status=", "plan=&done=&after=&view="])
+def test_a_link_that_was_lengthened_on_its_way_opens_its_page(site: Site, reader: Reader, more: str) -> None:
+    number = site.enqueue("a")["a"]
+    plan = site.get(f"/api/v1/agent-tasks/{number}")["task"]["plan"]
+    for path in ("/", "/tasks", f"/tasks/{number}", f"/tasks/{number}/cancel", f"/plans/{plan}", "/inbox"):
+        assert reader.get(f"{path}?{more}").status == 200, path
+    assert f"/tasks/{number}" in reader.get(f"/tasks?{more}").text, "an empty filter is none"
+    assert reader.get("/tasks?status=bogus").status == 422, "one that is known is looked at"
+    assert reader.ask("GET", f"/api/v1/agent-tasks?{more}", Accept="application/json").status == 422

@@ -112,7 +112,7 @@ class Door:
     def _enter(self, request: Request) -> Reply:
         """Raises NotAllowed, BadInput."""
         if request.method == "GET":
-            return entrance(request, decode_query(request.query, EnterQuery) or EnterQuery())
+            return entrance(request, decode_query(request.query, EnterQuery, of_page=True) or EnterQuery())
         fields = fields_of(request)
         until_s = self._links.pop(hash_of(fields.get("code", "")), 0.0)
         if until_s < self._clock():

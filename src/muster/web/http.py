@@ -304,13 +304,19 @@ def _pointer(message: str) -> str:
     return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def decode_query(text: str, shape: type[S] | None) -> S | None:
-    """Raises BadInput that names the parameter that is invalid or unknown."""
+def decode_query(text: str, shape: type[S] | None, *, of_page: bool = False) -> S | None:
+    """Raises BadInput that names the parameter that is invalid or unknown.
+
+    `of_page`: what is unknown or empty says nothing, since links to pages are lengthened on their way
+    (utm_source), and forms send empty filters.
+    """
     if shape is None and not text:
         return None
     lists = _parameters(shape)
     given: dict[str, Any] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
+        if of_page and not (value and name in lists):
+            continue
         if name not in lists:
             known = f"known here: {', '.join(lists)}" if lists else "leave it out"
             raise bad_parameter(

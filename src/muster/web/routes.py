@@ -144,8 +144,8 @@ class Route:
         if self._guard is not None:
             given = {"who": await self._guard(web, request, **given)}
         takes = self._takes
-        if request.query or "query" in takes:
-            given["query"] = decode_query(request.query, takes.get("query"))
+        if "query" in takes or (request.query and not self.page):
+            given["query"] = decode_query(request.query, takes.get("query"), of_page=self.page)
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:
