@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from muster.app.server import Server
 from muster.app.settings import load_config
+from muster.cli import serve as serve_command
 from muster.config.project import Project
 from muster.config.values import without_password
+from muster.hosts.file_lock import holder
+from muster.model.errors import StoreFault
 from muster_command import run_muster
 from several_servers import SharedServer
 
@@ -168,3 +174,31 @@ def test_it_goes_to_the_background_once_it_serves(folder: Path, postgres_store: 
     assert down.returncode == 0, down.stderr
     gone = serve(folder, "--store", "postgresql://nobody@127.0.0.1:1/none", "--daemon")
     assert gone.returncode == 1 and "the server did not start: " in gone.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["--daemon"]])
+def test_a_port_in_use_starts_no_server(folder: Path, postgres_store: str, words: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        done = serve(folder, "--store", postgres_store, "--listen", listen, *words)
+    assert done.returncode == 6 and f"cannot listen on {listen}" in done.stderr, done.stderr
+    assert holder(Project(folder).owner_lock) is None
+
+
+def test_a_server_that_does_not_come_up_in_time_is_ended(
+    folder: Path, postgres_store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    class Kept(subprocess.Popen[bytes]):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            begun.append(self)
+
+    monkeypatch.setattr(serve_command.subprocess, "Popen", Kept)
+    monkeypatch.setattr(serve_command, "READY_S", -1.0)
+    monkeypatch.setenv("MUSTER_SERVE_STORE", postgres_store)
+    args = argparse.Namespace(serving="", json=True)
+    with pytest.raises(StoreFault, match="did not start"):
+        serve_command._in_background(args, Project(folder))
+    assert begun[0].returncode is not None

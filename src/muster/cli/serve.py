@@ -32,6 +32,8 @@ from muster.hosts.plain_files import replace_plain
 from muster.model.access import Role
 from muster.model.errors import BadInput, Conflict, MusterError, StoreFault
 
+END_S = 10.0
+"""So long a server that did not start in time may take to end."""
 USUAL = "127.0.0.1:7420"
 _OPTIONS = {
     "listen": "serve.listen",
@@ -112,9 +114,7 @@ def run(args: argparse.Namespace) -> int:
     listens_at = _listens_at(project)
     _refuse_two(project, settings, listens_at)
     try:
-        for listening in bind(settings.listen):  # to say now what the owner could only say in its log
-            with closing(listening):
-                pass
+        _try(settings.listen)
     except Conflict:
         # By our owner, whose supervisor has died: it is taken over.
         if _port(listens_at or "") != _port(settings.listen):
@@ -122,6 +122,12 @@ def run(args: argparse.Namespace) -> int:
     if settings.login:
         args.first_token = _first_token(project, show=_to_a_person(args, config))
     return up.run(args)
+
+
+def _try(listen: str) -> None:
+    """To say now what a server could only say in its log.  Raises Conflict where another program listens."""
+    for listening in bind(listen):
+        listening.close()
 
 
 def _to_a_person(args: argparse.Namespace, config: Config) -> bool:
@@ -140,6 +146,7 @@ def _serve_shared(args: argparse.Namespace, project: Project) -> int:
         raise Conflict(
             f"a server runs in {project.folder} already (pid {pid}); nothing was started", "muster down"
         )
+    _try(load_config(project.root).serve.listen)
     if args.daemon:
         return _in_background(args, project)
     require_driver()
@@ -174,12 +181,23 @@ def _in_background(args: argparse.Namespace, project: Project) -> int:
     deadline_s = time.monotonic() + READY_S
     while not _listens_at(project):
         if process.poll() is not None or time.monotonic() > deadline_s:
+            _end(process)
             words = last_words(project.log_file, begins)
             raise StoreFault(f"the server did not start: {words}", "muster doctor")
         time.sleep(0.05)  # nobody tells that it listens
     process.returncode = 0  # it outlives this command on purpose
     told = f"Up       server pid {process.pid}; `muster down` stops it"
     return answer(args, {"server": process.pid}, told, f"Serving  {args.serving}")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """What is said not to have started must not come up later, and lead."""
+    process.terminate()
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _port(at: str) -> str:
