@@ -27,8 +27,16 @@ ALWAYS = (
         "224.0.0.1",
         "ff02::1",
     ),
+    *("::169.254.169.254", "::ffff:0:169.254.169.254", "64:ff9b:1::a9fe:a9fe"),
 )
-OWN = ("127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "100.64.0.1", "fc00::1", "fec0::1", "::ffff:127.0.0.1")
+OWN = (
+    *("127.0.0.1", "::1", "10.0.0.1", "192.168.1.1", "100.64.0.1", "fc00::1", "fec0::1", "::ffff:127.0.0.1"),
+    *("::127.0.0.1", "::ffff:0:127.0.0.1", "64:ff9b::7f00:1", "64:ff9b:1::7f00:1", "2002:7f00:1::"),
+    # Of nobody, for examples, or of a network that is no part of the public one.
+    *("192.88.99.1", "3fff::1", "5f00::1", "2001:db8::1", "192.0.2.1", "198.18.0.1", "240.0.0.1", "100::1"),
+    *("4000::1", "::8.8.8.8", "::ffff:8.8.8.8"),
+)
+PUBLIC = ("8.8.8.8", "2606:4700::1111", "2001:4860:4860::8888", "64:ff9b::808:808")
 
 
 @pytest.mark.parametrize("address", ALWAYS)
@@ -43,7 +51,7 @@ def test_private_addresses_need_the_setting(address: str) -> None:
 
 
 def test_public_addresses_are_fine() -> None:
-    assert not any(forbidden(address, private=False) for address in ("8.8.8.8", "2606:4700::1111"))
+    assert not any(forbidden(address, private=False) for address in PUBLIC)
 
 
 def post(url: str, *, private: bool = True, names: Callable[..., Any] = socket.getaddrinfo) -> int:
@@ -126,6 +134,11 @@ def leads_to(*addresses: str) -> Callable[..., Any]:
         ("https://127.1/x", "127.0.0.1", True),
         ("https://2130706433/x", "127.0.0.1", True),
         ("https://[::1]:8/x", "private network", True),
+        ("https://[::127.0.0.1]/", "private network", True),
+        ("https://[::ffff:0:127.0.0.1]/", "private network", True),
+        ("https://192.88.99.1/", "private network", True),
+        ("https://[3fff::1]/", "private network", True),
+        ("https://[5f00::1]/", "private network", True),
         ("https://localhost:99/x", "127.0.0.1", True),
         ("https://a.localhost./x", "127.0.0.1", True),
         ("https://10.1.2.3", "private network", True),

@@ -31,7 +31,17 @@ _METADATA = frozenset(
 )
 """Where clouds tell a machine its own secrets; most are link-local besides."""
 _THIS_NETWORK = ip_network("0.0.0.0/8")
+_PUBLIC = ip_network("2000::/3")
+"""Nothing else of IPv6 is handed out as public, whatever this Python knows of ..."""
 _NAT64 = ip_network("64:ff9b::/96")
+"""... but where a gateway to IPv4 stands, whose addresses are judged as those that they lead to."""
+_NOT_PUBLIC = tuple(ip_network(text) for text in ("192.88.99.0/24", "3fff::/20"))
+"""Relays that nobody runs any more, and addresses for examples: older Pythons take them for public."""
+_WITHIN = tuple(
+    ip_network(text)
+    for text in ("::/96", "::ffff:0:0/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
+)
+"""Their last 32 bits are an address of IPv4."""
 _NOTHING_SENT = "; nothing was sent"
 _SAFE = "%/:=&?~+!$,;'@()*[]"
 
@@ -153,10 +163,16 @@ def forbidden(text: str, *, private: bool) -> str:
             return "where clouds keep their secrets"
         if address.is_multicast or address.is_unspecified or address in _THIS_NETWORK:
             return "which is no single machine"
-        own = not address.is_global or (isinstance(address, IPv6Address) and address.is_site_local)
-        if own and not private:
+        if not private and not _is_public(address):
             return "which is of this machine or of a private network"
     return ""
+
+
+def _is_public(address: Address) -> bool:
+    if address in _NAT64:
+        return True
+    handed_out = isinstance(address, IPv4Address) or address in _PUBLIC
+    return handed_out and address.is_global and not any(address in one for one in _NOT_PUBLIC)
 
 
 def _meant(address: Address) -> Iterator[Address]:
@@ -164,13 +180,12 @@ def _meant(address: Address) -> Iterator[Address]:
     yield address
     if isinstance(address, IPv4Address):
         return
-    if address.ipv4_mapped is not None:
-        yield address.ipv4_mapped
     if address.sixtofour is not None:
         yield address.sixtofour
     if address.teredo is not None:
         yield from address.teredo
-    if address in _NAT64:
+    # `::1` and `::` stand for themselves.
+    if int(address) > 1 and any(address in one for one in _WITHIN):
         yield IPv4Address(int(address) & 0xFFFFFFFF)
 
 
