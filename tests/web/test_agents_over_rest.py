@@ -158,6 +158,30 @@ def test_what_cannot_be_is_refused_with_its_reason(site: Site, ada: Asker) -> No
     assert ada.told("PATCH", f"{AGENTS}/claude", {"status": "idle"})["status"] == "idle"
 
 
+def test_its_token_reads_and_adds_tasks_as_an_attempt_does(site: Site, ada: Asker) -> None:
+    dev = ada.as_agent("dev-1")
+    number = dev.told("POST", TASKS, {"title": "Found on the way", "actor": "user:ada"}, 201)["id"]
+    assert dev.told("GET", f"{TASKS}/{number}")["createdBy"] == "agent:dev-1"
+    dev.told(
+        "POST", "/api/v1/plans", {"plan": "p", "source": None, "tasks": [{"key": "a", "title": "a"}]}, 201
+    )
+    for path in (TASKS, AGENTS, "/api/v1/events", "/api/v1/plans"):
+        dev.told("GET", path)
+    for method, path, body in (
+        ("POST", f"{TASKS}/{number}/edit", {"title": "y"}),
+        ("POST", f"{TASKS}/{number}/pause", {}),
+        ("POST", "/api/v1/plans/p/cancel", {}),
+        ("POST", "/api/v1/plans/update", {"plan": "p", "source": None, "tasks": []}),
+        ("POST", "/api/v1/crew", {"status": "PAUSED"}),
+        ("POST", "/api/v1/budgets", {"microusd": 1, "plan": "p"}),
+        ("POST", "/api/v1/tokens", {"name": "x", "member": "ada"}),
+        ("PUT", f"{AGENTS}/dev-2", {}),
+        ("GET", "/api/v1/tokens", None),
+        ("GET", "/api/v1/secrets", None),
+    ):
+        assert dev.refused(method, path, body) == (403, "forbidden"), path
+
+
 def test_the_longest_heartbeat_keeps_nobody_from_the_store(site: Site, ada: Asker) -> None:
     year = {"name": "abc", "heartbeatIntervalSeconds": SECONDS_MAX}
     assert ada.told("PUT", f"{AGENTS}/dev1", year, 201)["staleThresholdS"] == SECONDS_MAX

@@ -88,7 +88,7 @@ def hash_of(secret: str) -> str:
 
 
 async def agent_over_network(web: Backend, secret: str) -> Caller | None:
-    """The agent whose token this is.  It may do with tasks what attempts may, and everything to itself."""
+    """The agent whose token this is.  It reads and does what attempts may, and everything to itself."""
     found = await web.reads.agent_of_token(hash_of(secret))
     if found is None:
         return None
