@@ -28,6 +28,7 @@ PLAN = """\
   muster report artifact page https://example.org/page
   muster report artifact gone nothing.txt
   printf 'other' > out.bin
+  muster report artifact 'page of text' out.bin
 - [ ] Two {#b after=a}
   true
 """
@@ -45,10 +46,13 @@ def test_what_an_attempt_has_made_is_listed_and_read(folder: Path) -> None:
     assert [(row["name"], row["bytes"]) for row in made] == [
         ("gone", None),
         ("page", None),
+        ("page of text", 5),
         ("the report/1", 7),
     ]
     assert muster(folder, "artifact", "get", "plan/a", "the report/1", "-o", "copy").returncode == 0
     assert (folder / "copy").read_bytes() == b"first \xff", "as it was when it was named"
+    shown = muster(folder, "artifact", "get", "plan/a", "page of text", "-o", "-")
+    assert (shown.returncode, shown.stdout, (folder / "-").exists()) == (0, "other", False), shown.stderr
     nowhere = muster(folder, "artifact", "get", "plan/a", "the report/1", "-o", "none/copy")
     assert (nowhere.returncode, "none/copy cannot be written: No such file" in nowhere.stderr) == (2, True)
     text = muster(folder, "artifact", "list", "plan/a").stdout

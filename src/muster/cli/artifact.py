@@ -22,7 +22,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     for verb in (listing, getting):
         verb.add_argument("ref", metavar="REF[#ATTEMPT]", help="all its attempts where none is named")
     getting.add_argument("name", metavar="NAME", help="of the newest attempt that has made one of this name")
-    getting.add_argument("-o", "--output", metavar="FILE", help="where to write it, instead of stdout")
+    getting.add_argument(
+        "-o", "--output", metavar="FILE", help="where to write it; stdout where it is left out, or -"
+    )
     add_fields(listing)
 
 
@@ -59,7 +61,7 @@ def _get(args: argparse.Namespace) -> int:
         if not epochs:
             raise NotFound(f"{args.ref} has no artifact {args.name!r}", f"muster artifact list {args.ref}")
         data = context.api.fetch(task_path(task_id, f"artifacts/{epochs[-1]}/{quoted(args.name)}/content"))
-    if args.output is not None:
+    if args.output not in (None, "-"):
         try:
             Path(args.output).write_bytes(data)
         except OSError as error:
