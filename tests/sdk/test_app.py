@@ -55,6 +55,46 @@ def test_what_does_not_fit_is_refused_where_it_is_added(app: muster.App):
     assert add(1) == 3, "the function itself is still there"
 
 
+@pytest.mark.parametrize("name", ["", " ", "a/b\0", "x" * 201, "\ud800"])
+def test_an_app_is_called_as_an_agent_may_be(name: str):
+    with pytest.raises(BadInput, match="no app can be called"):
+        muster.App(name)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"title": "\ud800"}, "surrogates"),
+        ({"title": ""}, "length >= 1"),
+        ({"tags": "abc"}, "is one text"),
+        ({"tags": [7]}, "got `int`"),
+        ({"timeout": 0}, "end before it begins"),
+        ({"priority": 11}, "<= 10"),
+    ],
+)
+def test_an_option_is_refused_where_it_is_said(app: muster.App, options, said: str):
+    with pytest.raises(BadInput, match=said):
+        app.task(name="named", **options)(print)
+    task = app.task(name="other")(lambda: None)
+    with pytest.raises(BadInput, match=said):
+        task.with_options(**options)
+
+
+def test_progress_that_cannot_be_is_refused_and_the_task_goes_on(app: muster.App):
+    @app.task
+    def tell(ctx: muster.TaskContext) -> list[str]:
+        said = []
+        for done, step in ((float("nan"), "x"), (float("inf"), "x"), (1, "\ud800"), (1, "x" * 20_000)):
+            with pytest.raises(BadInput) as refused:
+                ctx.progress(done, step=step)
+            said.append(str(refused.value))
+        ctx.progress(50, step="half")
+        return said
+
+    with app.running():
+        assert len(tell.enqueue().result(PATIENCE_S)) == 4
+
+
 def test_a_failure_is_tried_again_and_told(app: muster.App):
     calls: list[int] = []
 

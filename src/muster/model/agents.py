@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.model.kinds import SECONDS_MAX
+from muster.model.kinds import NAME_CHARS_MAX, SECONDS_MAX
 
 AGENTS_MAX = 1000
 """Of one workspace."""
@@ -23,6 +23,14 @@ BY_ITSELF = "(by itself)"
 """The host of an agent that serves itself: nobody knows where it is."""
 SELF_PREFIX = "agent-"
 """Of the names under which such agents claim: each time that one registers it has a new one."""
+
+
+NAME_RULE = f"an agent's name has 1 to {NAME_CHARS_MAX} characters, all of which are seen"
+
+
+def can_be_called(name: str) -> bool:
+    """Of an agent that settings do not name: NAME_RULE."""
+    return bool(name.strip()) and len(name) <= NAME_CHARS_MAX and name.isprintable()
 
 
 class Condition(StrEnum):

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from muster.model import commands as c
+from muster.model.agents import NAME_RULE, can_be_called
 from muster.model.errors import BadInput, MusterError
 from muster.runtimes.chance import SystemChance
 from muster.sdk.attempt import NAG_S
@@ -55,6 +56,8 @@ class App:
 
     def __init__(self, name: str, *, project: str | os.PathLike[str] | None = None) -> None:
         """`project` is the folder that holds `.muster/`; without it that of the working directory."""
+        if not can_be_called(name):
+            raise BadInput(f"no app can be called {name!r}: {NAME_RULE}")
         self.name = name
         self.tasks: dict[str, AppTask[..., Any]] = {}
         self._folder = project

@@ -18,7 +18,7 @@ from muster.model.answers import ClaimedJob, Moved
 from muster.model.commands.base import CHECKPOINT_BYTES_MAX
 from muster.model.errors import BadInput, Conflict
 from muster.sdk.errors import TaskStopped
-from muster.sdk.values import convert, encode
+from muster.sdk.values import checked, convert, encode
 from muster.worker.orders import Order, Orders
 
 log = logging.getLogger(__name__)
@@ -122,11 +122,10 @@ class Attempting:
     def progress(self, percent: int | None, step: str | None, expected_at_ms: int | None) -> None:
         told = (percent, step, expected_at_ms)
         if told != self._told:
-            self.say(
-                c.Progress(
-                    **self.named, percent=percent, step=step, estimated_completion_at_ms=expected_at_ms
-                )
+            word = c.Progress(
+                **self.named, percent=percent, step=step, estimated_completion_at_ms=expected_at_ms
             )
+            self.say(checked(word, "progress"))
             self._told = told
 
     @property

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, cast, overload
 
+from muster.model.errors import BadInput
 from muster.sdk.attempt import Attempting
 from muster.sdk.values import hints_of
 
@@ -148,4 +150,7 @@ def _returned(function: Callable[..., object]) -> Any:
 
 
 def _percent(done: float, total: float) -> int:
+    """Raises BadInput."""
+    if not (math.isfinite(done) and math.isfinite(total)):
+        raise BadInput(f"{done} of {total} is no progress; nothing was changed", "two finite numbers")
     return max(0, min(100, int(100 * done / total))) if total > 0 else 0

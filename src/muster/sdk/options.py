@@ -92,22 +92,34 @@ def _whole(time: Time) -> int:
     return max(1, round(parse_duration(time)))
 
 
+def _limit(time: Time) -> int:
+    if parse_duration(time) <= 0:
+        raise BadInput(f"timeout is {time!r}: it would end before it begins", "timeout=60, or '5m'")
+    return _whole(time)
+
+
+def _names(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, str):
+        raise BadInput(f"{value!r} is one text, and a list of them is wanted", f"[{value!r}]")
+    return tuple(value)
+
+
 _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "title": ("title", _as_is),
     "priority": ("priority", _as_is),
     "retries": ("max_retries", _as_is),
-    "timeout": ("timeout_s", _whole),
+    "timeout": ("timeout_s", _limit),
     "delay": ("delay_s", _whole),
     "not_before": ("not_before_ms", lambda at: int(at.timestamp() * 1000)),
     "expires": ("expires_s", _whole),
     "idempotency_key": ("idempotency_key", _as_is),
     "limit_key": ("limit_key", _as_is),
-    "tags": ("tags", tuple),
+    "tags": ("tags", _names),
     "metadata": ("metadata", dict),
     "key": ("key", _as_is),
     "agent": ("agent", _as_is),
     "profile": ("profile", _as_is),
-    "capabilities": ("capabilities", tuple),
+    "capabilities": ("capabilities", _names),
     "target": ("target", _as_is),
     "model": ("model", _as_is),
     "system_prompt": ("system_prompt", _as_is),

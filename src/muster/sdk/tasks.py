@@ -18,7 +18,7 @@ from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.handles import AsyncHandle, Handle
 from muster.sdk.options import FunctionOptions, earlier_of, fields_of
 from muster.sdk.schedules import Cron, cron_of
-from muster.sdk.values import convert, encode, hints_of
+from muster.sdk.values import checked, convert, encode, hints_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -125,7 +125,7 @@ class AppTask(Generic[P, R]):
             "capabilities": (self.name,),
             "depends_on": tuple(map(str, earlier_of(options))),
         }
-        return c.Spec(**given)
+        return checked(c.Spec(**given), f"task {self.name}")
 
     def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c.Spec:
         text = self._no_arguments

@@ -6,11 +6,13 @@ import inspect
 import math
 import threading
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
 from muster.model.errors import BadInput
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _LOCK = threading.RLock()
 """msgspec 0.22 crashes where two threads are the first to use one type."""
@@ -29,6 +31,15 @@ def encode(value: object, what: str) -> str:
             f"{what} cannot be written as JSON: {error}; nothing was changed",
             "use numbers, texts, lists, dicts, dataclasses, msgspec structs or pydantic models",
         ) from error
+
+
+def checked(made: S, what: str) -> S:
+    """`made`, where it is as whoever sends it over HTTP may have it.  Raises BadInput."""
+    try:
+        with _LOCK:
+            return msgspec.json.decode(msgspec.json.encode(made), type=type(made))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise BadInput(f"{what} cannot be: {error}; nothing was changed") from error
 
 
 def _holds_no_number(value: object) -> bool:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from muster.engine.registered import agent_health, agent_tasks, registered_agent, registered_agents
 from muster.model import commands as c
-from muster.model.agents import HEARTBEAT_S, SELF_PREFIX, AgentBeat, Condition
+from muster.model.agents import HEARTBEAT_S, NAME_RULE, SELF_PREFIX, AgentBeat, Condition, can_be_called
 from muster.model.answers import (
     AgentHeard,
     AgentMoved,
@@ -186,10 +186,8 @@ async def put_agent(web: Backend, agent: str, body: AgentBody) -> Reply:
 
 def _named(agent: str) -> str:
     """Raises BadInput."""
-    if not agent.strip() or len(agent) > NAME_CHARS_MAX or not agent.isprintable():
-        raise BadInput(
-            f"an agent's name has 1 to {NAME_CHARS_MAX} characters, all of which are seen; nothing was changed"
-        )
+    if not can_be_called(agent):
+        raise BadInput(f"{NAME_RULE}; nothing was changed")
     return agent
 
 
