@@ -151,3 +151,11 @@ def test_what_is_not_drawn_of_a_large_plan_is_said(site: Site, reader: Reader) -
         assert words in large and words not in small
     assert f"up to {WHOLE_MAX} tasks, and this one has {WHOLE_MAX + 1}." in large
     assert said[1] in reader.get("/plans/large?after=101").text, "on its other parts as well"
+
+
+def test_where_there_is_no_git_a_merge_leads_back_to_the_plan(site: Site, reader: Reader) -> None:
+    add(site, "shop", a=())
+    shown = reader.get("/plans/shop/merge")
+    assert shown.status == 200 and "<title>Merge: shop" in shown.text
+    assert "There is nothing to merge: what tasks have made is in no git repository here" in shown.text
+    assert 'class="button" href="/plans/shop">Back' in shown.text

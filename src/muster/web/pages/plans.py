@@ -95,7 +95,20 @@ async def confirm(web: Backend, request: Request, plan: str, action: str) -> Rep
     refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
     coming = None
     if action == "merge":
-        coming = json_of(await plan_coming(web, plan))
+        try:
+            coming = json_of(await plan_coming(web, plan))
+        except NotFound as error:  # a link has led here, which is no mistake of who has followed it
+            return page(
+                request,
+                "review_none.html",
+                what=wanted.label,
+                verb="merge",
+                path=f"/plans/{quote(plan, safe='')}",
+                name=progress["plan"]["name"],
+                why=error.message,
+                hint=error.hint,
+                running=False,
+            )
     return page(
         request, "confirm_plan.html", action=action, plan=progress["plan"], wanted=wanted, coming=coming
     )

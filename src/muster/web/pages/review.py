@@ -307,6 +307,8 @@ def _nothing(request: Request, path: str, name: str, error: NotFound, *, running
     return page(
         request,
         "review_none.html",
+        what="Review",
+        verb="look at",
         path=path,
         name=name,
         why=error.message,
