@@ -26,6 +26,7 @@ from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.engine.batch import WorkspaceEngine
+from muster.hosts.forked_child import keep_from_children
 from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable
@@ -62,6 +63,8 @@ class EmbeddedOwner:
         self._peer = Peer(os.getpid())
         self._peer.actor = ""
         """A person's program, also where it is a worker as well."""
+        self._forked = False
+        keep_from_children(self, EmbeddedOwner._leave_to_parent)
 
     @classmethod
     def begin(cls, project: Project, config: Config, *, clock: SystemClock | None = None) -> Self:
@@ -77,7 +80,12 @@ class EmbeddedOwner:
     def __enter__(self) -> Self:
         return self
 
+    def _leave_to_parent(self) -> None:
+        self._forked = True
+
     def __exit__(self, *_: object) -> None:
+        if self._forked:
+            return  # its event loop shares what wakes it with the parent's
         with contextlib.suppress(RuntimeError):  # it has ended by itself
             self._loop.call_soon_threadsafe(self._web.shut_down)
         self._thread.join()
@@ -92,6 +100,8 @@ class EmbeddedOwner:
 
     def send(self, asked: ClientRequest) -> Future[tuple[int, bytes]]:
         """As `request`, without waiting for the answer."""
+        if self._forked:
+            raise _over()
         work = self._answer(asked)
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
@@ -21,6 +22,7 @@ from muster.client.http import address
 from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
 from muster.hosts.file_lock import holder
+from muster.hosts.forked_child import keep_from_children
 from muster.hosts.logs import log_as
 from muster.hosts.trace import tracer
 from muster.ports.store import Reads
@@ -148,7 +150,8 @@ def _is_missing(path: Path) -> bool:
 def bound_to(path: Path) -> Iterator[socket.socket]:
     # We hold the owner's lock, so a socket that is there is a dead owner's.
     path.unlink(missing_ok=True)
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    bound_by = os.getpid()
+    listening = keep_from_children(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM), socket.socket.close)
     try:
         with address(path) as reachable:
             listening.bind(reachable)
@@ -157,7 +160,8 @@ def bound_to(path: Path) -> Iterator[socket.socket]:
         yield listening
     finally:
         listening.close()
-        path.unlink(missing_ok=True)
+        if os.getpid() == bound_by:  # else this is a forked child
+            path.unlink(missing_ok=True)
 
 
 SWITCH_S = 0.0005

@@ -9,11 +9,13 @@ with a content length.
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 import sys
 from contextlib import contextmanager, suppress
 
 from muster.client.remote import ServerPlaces, ServerUrl, connect, places_of
+from muster.hosts.forked_child import has_ended, keep_from_children
 from muster.model.errors import BadInput, OwnerUnavailable
 
 TYPE_CHECKING = False
@@ -28,6 +30,7 @@ _BEGIN = b"HTTP/1."
 STREAM = "text/event-stream"
 NOT_HERE = (502, 503, 504)
 """What a server answers that can do nothing now, or a proxy in its place: another one may."""
+_CREDENTIALS_BYTES = 12
 _SOCKET_PATH_MAX = 100
 """A unix socket's address holds 108 bytes on Linux, 104 on macOS."""
 
@@ -94,6 +97,7 @@ class Connection:
         """The last request may have been taken, answered or not."""
         self.retry_after_s = 0.0
         """When its answer says that it is worth to ask again; 0: it does not."""
+        keep_from_children(self, Connection.close)
 
     def hang_up(self) -> None:
         """From another thread: who waits for an answer now has OwnerUnavailable."""
@@ -311,12 +315,25 @@ def _connect(path: str) -> _socket.socket:
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     connection.settimeout(CONNECT_S)
     try:
-        with address(path) as reachable:
-            connection.connect(reachable)
+        _reach(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _reach(connection: _socket.socket, path: str | os.PathLike[str]) -> None:
+    """Raises OSError also where only a process is left to listen that was forked from the one that did: its copy
+    of the socket lets callers in, and answers none of them."""
+    with address(path) as reachable:
+        connection.connect(reachable)
+    if sys.platform == "linux":
+        who = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+        pid = int.from_bytes(who[:4], sys.byteorder)
+        if pid > 0 and has_ended(pid):  # 0: of another container
+            raise ConnectionRefusedError(
+                errno.ECONNREFUSED, f"process {pid}, which listened there, has ended"
+            )
 
 
 def _is_over(connection: _socket.socket | None) -> bool:
@@ -353,8 +370,7 @@ def answers(path: str | os.PathLike[str]) -> bool:
     probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         probe.settimeout(PROBE_S)
-        with address(path) as reachable:
-            probe.connect(reachable)
+        _reach(probe, path)
     except (BlockingIOError, TimeoutError):
         return True  # it listens and is busy
     except OSError:

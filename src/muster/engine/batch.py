@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from muster.engine.commands import Applied, Engine
+from muster.hosts.forked_child import keep_from_children
 from muster.model.answers import Answer
 from muster.model.commands import Command
 from muster.model.errors import MusterError, Unavailable
@@ -105,6 +106,7 @@ class Batcher:
         self._taken: deque[Call] = deque()
         """What this batcher's thread has taken from the queue: whoever commits first has it with him."""
         self._thread: threading.Thread | None = None
+        keep_from_children(self, Batcher._end_in_child)
         if threaded:
             self._thread = threading.Thread(target=self._run, name="commit", daemon=True)
             self._thread.start()
@@ -194,6 +196,11 @@ class Batcher:
             self._thread.join()
         with self._committing:  # a caller may be in the middle of it
             pass
+
+    def _end_in_child(self) -> None:
+        """Nobody commits there: what is asked is refused at once.  A thread that is gone may have the locks."""
+        self._closed, self._thread = True, None
+        self._closing, self._committing = threading.Lock(), threading.Lock()
 
     def _run(self) -> None:
         running = True

@@ -7,7 +7,9 @@ import fcntl
 import os
 import time
 from pathlib import Path
+from typing import NamedTuple
 
+from muster.hosts.forked_child import has_ended, keep_from_children
 from muster.model.errors import OwnerUnavailable, StoreRefused
 
 SHARED_FILE_SYSTEMS = frozenset(
@@ -25,11 +27,12 @@ LOOKED_AT_S, LOOK_S = 1.0, 0.001
 
 
 class Lock:
-    """Held until `release` or the end of the process."""
+    """Held until `release` or the end of the process; never by a child that it forks."""
 
     def __init__(self, fd: int, path: Path) -> None:
         self._fd = fd
         self._path = path
+        _HELD.add(keep_from_children(self, Lock.release))
 
     @classmethod
     def take(cls, path: Path) -> Lock:
@@ -66,7 +69,15 @@ class Lock:
         return None
 
     def release(self) -> None:
-        os.close(self._fd)
+        """In a forked child its copy: to unlock it there would take it from the parent."""
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd = -1
+        _HELD.discard(self)
+
+
+_HELD: set[Lock] = set()
+"""Who holds one to the end of its process needs no reference to it."""
 
 
 def _is_free(fd: int) -> bool:
@@ -78,8 +89,20 @@ def _is_free(fd: int) -> bool:
     return True
 
 
+class _Holding(NamedTuple):
+    pid: int
+    """-1: the host does not tell."""
+    inherited: bool = False
+    """Its parent took the lock and has ended.  It knows nothing of that, so that it will never answer."""
+
+
 def holder(path: Path) -> int | None:
     """The pid of the process that holds the lock, None where nobody does."""
+    holding = _holding(path)
+    return holding.pid if holding is not None else None
+
+
+def _holding(path: Path) -> _Holding | None:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -89,10 +112,29 @@ def holder(path: Path) -> int | None:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.pread(fd, 32, 0)
-        return int(text) if text.isdigit() else -1
+        told = int(text) if text.isdigit() else -1
+        heir = _heir(path) if told > 0 and has_ended(told) else None
+        return _Holding(told) if heir is None else _Holding(heir, inherited=True)
     finally:
         os.close(fd)
     return None
+
+
+def _heir(path: Path) -> int | None:
+    """A living process with a copy of the file that is locked (Linux)."""
+    with contextlib.suppress(OSError):
+        wanted = path.stat()
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has just ended, or is another user's
+                for file in (process / "fd").iterdir():
+                    locked = os.path.samestat(wanted, file.stat()) and "FLOCK" in _told_of(process, file.name)
+                    if locked:
+                        return int(process.name)
+    return None
+
+
+def _told_of(process: Path, file: str) -> str:
+    return (process / "fdinfo" / file).read_text()
 
 
 class LockWait:
@@ -117,8 +159,11 @@ class LockWait:
         return False
 
     def _look(self) -> tuple[int | None, bytes]:
-        """Who holds it, and the processor time that it has used."""
-        pid = holder(self._path)
+        """Who holds it, and the processor time that it has used, if that may be for an answer."""
+        holding = _holding(self._path)
+        pid = holding.pid if holding is not None else None
+        if holding is not None and holding.inherited:
+            return pid, b""
         try:
             told = Path(f"/proc/{pid}/stat").read_bytes()
             return pid, b" ".join(told.rpartition(b")")[2].split()[11:13])

@@ -201,6 +201,7 @@ class RunningApp:
         self._thread = threading.Thread(target=self._run, name=f"muster-{app.name}", daemon=True)
         self._error: BaseException | None = None
         self._link = app.link
+        self._pid = os.getpid()
         self._ending = threading.Event()
         crons = [(name, task.cron) for name, task in app.tasks.items() if task.cron is not None]
         self._schedules = Schedules(crons, app.add_for_cron) if crons else None
@@ -218,6 +219,8 @@ class RunningApp:
     def end(self, stop_s: float) -> None:
         """Raises what has ended it, if that was no end of ours."""
         self._link.fault = None
+        if os.getpid() != self._pid:
+            return  # a forked child: the worker is its parent's
         self._ending.set()
         self._worker.drain()
         self._thread.join(stop_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import sys
 import threading
@@ -29,7 +30,7 @@ from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.errors import GiveUp, TaskStopped
 from muster.sdk.tasks import AppTask, read_payload
 from muster.sdk.values import encode
-from muster.worker.holder import AWAY, RECONNECT_CAP_S, RECONNECT_FIRST_S, Holder
+from muster.worker.holder import AWAY, BROKEN, RECONNECT_CAP_S, RECONNECT_FIRST_S, Holder
 from muster.worker.lease_guard import boot_s
 from muster.worker.orders import Order, Orders
 
@@ -83,6 +84,7 @@ class FunctionWorker(Holder):
         batch: int = 1,
         orphan_grace_s: float,
     ) -> None:
+        self._pid = os.getpid()
         threads = registration.slots
         registration = replace(registration, slots=threads * batch)
         super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s, threads=threads)
@@ -235,6 +237,7 @@ class FunctionWorker(Holder):
         try:
             return self._call(job, attempt)
         finally:
+            self._end_if_forked(attempt)
             del self._attempts[key]
 
     def _call(self, job: ClaimedJob, attempt: Attempting) -> list[c.AttemptCommand]:
@@ -291,6 +294,8 @@ class FunctionWorker(Holder):
                 done.set_result(await task.function(*given, **kwargs))
             except BaseException as error:
                 done.set_exception(error)
+            finally:
+                self._end_if_forked(attempt)
 
         def ended(_: object) -> None:
             if not done.done():  # cancelled before its first step
@@ -307,6 +312,12 @@ class FunctionWorker(Holder):
         except asyncio.CancelledError:
             attempt.raise_if_stopped()  # it was cancelled for that
             raise
+
+    def _end_if_forked(self, attempt: Attempting) -> None:
+        """A child of the function that comes back to us has no thread of ours, and speaks for nobody."""
+        if os.getpid() != self._pid:
+            log.error("task %s has ended in a process that it forked: that one ends", attempt.job.key)
+            os._exit(BROKEN)
 
     def _stopped(self, job: ClaimedJob, attempt: Attempting) -> list[c.AttemptCommand]:
         if attempt.abandoned:

@@ -56,7 +56,7 @@ class MusterKit:
         self._owner = EmbeddedOwner.begin(project, load_config(self.folder), clock=self._clock)
         self._stack.enter_context(self._owner)
         EMBEDDED[project.folder] = self._owner
-        self._stack.callback(EMBEDDED.pop, project.folder)
+        self._stack.callback(EMBEDDED.pop, project.folder, None)
         self.client = Client(project.folder)
         return self
 

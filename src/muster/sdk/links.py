@@ -51,6 +51,8 @@ _WAIT = re.compile(r"([?&]wait=)[^&]*")
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
 """By folder, the owners of this process."""
+# A forked child has none: it asks its parent over the socket, as any other process does.
+os.register_at_fork(after_in_child=EMBEDDED.clear)
 
 
 class Owned:
@@ -103,7 +105,7 @@ def owning(project: Project) -> Iterator[None]:
         try:
             yield
         finally:
-            del EMBEDDED[project.folder]
+            EMBEDDED.pop(project.folder, None)
 
 
 def _embedded(project: Project) -> EmbeddedOwner:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 
 import httptools
 
+from muster.hosts.forked_child import keep_from_children
 from muster.hosts.keepalive import end_when_unheard
 from muster.hosts.logs import REQUEST
 from muster.hosts.process_table import peer_pid
@@ -281,6 +282,7 @@ class _Acceptor:
             self._loop.remove_reader(self._listening)
             self._loop.call_later(AGAIN_S, self._open)
             return False
+        keep_from_children(accepted, socket.socket.close)
         end_when_unheard(accepted, IDLE_S, PROBE_S, PROBES)
         connection = self._make(self._gone)
         self._connections[connection] = self._loop.create_task(self._begin(connection, accepted))

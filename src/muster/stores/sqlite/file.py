@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 
+from muster.hosts.forked_child import keep_from_children
 from muster.model.errors import MusterError, StoreFault, StoreRefused
 from muster.stores.sqlite.halt import Cause, Flag, Halt, classify, damaged, restore_hint
 from muster.stores.sqlite.witness import last_note, made_in, missing
@@ -24,6 +25,39 @@ _PAGE_BYTES_MIN = 512
 
 # Forked processes would all draw the same numbers from SQLite, such as the salt that tells one WAL from another.
 os.register_at_fork(after_in_child=lambda: apsw.randomness(0))
+
+
+_inherited: set[str] = set()
+
+
+class InUse:
+    """As long as it lives this process has the file open, by these connections.
+
+    A forked child can neither use nor close them, nor make others: SQLite believes there that it has locks which
+    the parent alone has, and another connection would take none.
+    """
+
+    def __init__(self, path: Path, *connections: apsw.Connection) -> None:
+        self._path = os.path.realpath(path)
+        self._connections = connections
+        keep_from_children(self, InUse._end_in_child)
+
+    def _end_in_child(self) -> None:
+        import ctypes  # no other process pays for it
+
+        _inherited.add(self._path)
+        for connection in self._connections:  # never to be freed, for that would close it
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def refuse_inherited(path: Path) -> None:
+    """Raises StoreRefused in a process that was forked from one that had this file open."""
+    if os.path.realpath(path) in _inherited:
+        raise StoreRefused(
+            f"this process was forked from one that had {path} open, so it can only ask who holds the store, "
+            "and nobody does; nothing was changed",
+            'start it anew: multiprocessing.get_context("spawn"), or subprocess',
+        )
 
 
 def wal_of(path: Path) -> Path:
@@ -108,8 +142,10 @@ def refuse_cut(path: Path, *, known: bool) -> None:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[apsw.Connection]:
-    """Read-only: safe beside a running owner."""
+    """Read-only: safe beside a running owner.  Raises StoreRefused as `refuse_inherited`."""
+    refuse_inherited(path)
     with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+        in_use = InUse(path, connection)  # noqa: F841 - while this lives
         connection.set_busy_timeout(5_000)
         yield connection
 

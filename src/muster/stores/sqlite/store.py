@@ -27,6 +27,7 @@ from muster.ports.store import Transaction
 from muster.stores.sqlite.copies import back_up, examine, findings_in
 from muster.stores.sqlite.file import (
     COPY_ID,
+    InUse,
     damage_of,
     gone,
     identity,
@@ -34,6 +35,7 @@ from muster.stores.sqlite.file import (
     is_mixed,
     opening_fault,
     refuse_cut,
+    refuse_inherited,
     rewound,
     set_old_wal_aside,
     written,
@@ -80,6 +82,8 @@ class SqliteStore:
         self._reader = reader
         self._path = path
         self._files = None if path == MEMORY else identity(path)
+        self._in_use = None if path == MEMORY else InUse(path, writer, reader)
+        self._pid = os.getpid()
         self._folder = str(path.parent)
         self._folder_state = _UNKNOWN
         self._written = written(path)
@@ -115,6 +119,7 @@ class SqliteStore:
         where its WAL is another file's, StoreMoved with `restored` where it has moved.  A store that was
         rewound, or has moved, opens for reading.
         """
+        refuse_inherited(path)
         version, sound = sqlite_version()
         if not sound:
             raise StoreRefused(
@@ -179,6 +184,8 @@ class SqliteStore:
         return self._tx.made.epoch
 
     def close(self) -> None:
+        if self._pid != os.getpid():
+            return  # a forked child: they are the parent's
         with self._halting:  # whoever still looks sees the WAL go, and that is no fault
             self._closed = True
         if self.halted is not None:
@@ -187,6 +194,7 @@ class SqliteStore:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         self.reads.close()
         self._writer.close()
+        self._in_use = None
         if self._witness is not None:
             self._witness.close()
             self._witness = None  # closing twice would close what another has opened since
@@ -261,6 +269,8 @@ class SqliteStore:
         ahead: Ahead | None = None,  # noqa: ARG002
     ) -> T:
         """As in ports.store.  Never suspends: it may be driven without an event loop."""
+        if self._pid != os.getpid():
+            refuse_inherited(self._path)
         if self.halted is not None:
             raise self.halted.error(self._path)
         try:
