@@ -82,7 +82,8 @@ def test_a_member_pushes_nothing(far: FarOwner, repo: Repo, tmp_path: Path) -> N
 
 
 def test_it_says_what_is_missing(far: FarOwner, repo: Repo) -> None:
-    repo.git("remote", "remove", "origin")
     reader = signed_in(far)
-    refused = reader.send(reader.get("/plans/billing/pull-request").form("Push it"))
+    form = reader.get("/plans/billing/pull-request").form("Push it")
+    repo.git("remote", "remove", "origin")
+    refused = reader.send(form)
     assert refused.status == 404 and "no remote origin; nothing was pushed" in refused.text

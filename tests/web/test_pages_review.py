@@ -273,3 +273,13 @@ def test_an_older_attempt_is_not_what_is_approved(far: FarOwner, repo: Repo) -> 
     assert far.tasks()["api"].status == "PAUSED"
     assert 'value="accept"' not in reader.get(f"/tasks/{number}/review?attempt=1").text
     assert 'value="accept"' in reader.get(f"/tasks/{number}/review").text
+
+
+def test_where_there_is_no_remote_nothing_offers_to_push(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/pull-request")
+    assert asked.status == 200 and "Push it" not in asked.labels
+    assert "this repository has no remote origin" in asked.text and "git remote add origin URL" in asked.text
+    repo.git("remote", "add", "origin", "https://forge.example/ann/shop.git")
+    assert "Push it" in reader.get("/plans/billing/pull-request").labels

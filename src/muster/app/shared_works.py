@@ -62,6 +62,9 @@ class SharedWorks:
     async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:  # noqa: ARG002
         return await detached_call(_merge, await self._git.mirror(), plan)
 
+    async def refuse_unpushed(self) -> None:
+        """It is at a remote already."""
+
     async def pull_request(self, ref: str) -> PullOpened:
         from muster.app.shared_proposals import propose  # only for those who open one
 

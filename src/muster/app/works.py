@@ -6,7 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from muster.app.plan_merge import answer_of, look, merge, message_of, named, repository_git
-from muster.app.pull_requests import authors_of
+from muster.app.pull_requests import authors_of, records, remote_of
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -62,6 +62,13 @@ class LocalWorks:
 
     def _file(self, source: str | None) -> Path | None:
         return self._project.root / source if source else None
+
+    async def refuse_unpushed(self) -> None:
+        def look() -> None:
+            if not records(self._project):  # one of before names its own remote
+                remote_of(repository_git(self._project.root), "")
+
+        await detached_call(look)
 
     async def pull_request(self, ref: str) -> PullOpened:
         return await detached_call(self._pull_request, ref)

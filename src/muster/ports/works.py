@@ -37,5 +37,8 @@ class Works(Protocol):
 
         Raises Conflict where that is not possible without a person."""
 
+    async def refuse_unpushed(self) -> None:
+        """Raises NotFound where nothing can be pushed, since there is no remote."""
+
     async def pull_request(self, ref: str) -> PullOpened:
         """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date."""
