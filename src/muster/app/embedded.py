@@ -95,26 +95,44 @@ class EmbeddedOwner:
         return self._project
 
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
-        """As `client.api.Transport`.  Raises OwnerUnavailable once the owner has ended."""
-        return self.send(asked).result()
+        """As `client.api.Transport`.  Raises OwnerUnavailable once the owner has ended, or answers too late."""
+        answer = self.send(asked)
+        try:
+            return answer.result(asked.reply_s)
+        except TimeoutError:
+            answer.cancel()
+            raise _late(asked) from None
+
+    async def request_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+        """As `request`, of another event loop than its own."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(self.send(asked)), asked.reply_s)
+        except TimeoutError:
+            raise _late(asked) from None
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
 
     def send(self, asked: ClientRequest) -> Future[tuple[int, bytes]]:
         """As `request`, without waiting for the answer."""
         if self._forked:
-            raise _over()
+            raise owner_ended()
         work = self._answer(asked)
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
         except RuntimeError as error:
             work.close()
-            raise _over() from error
+            raise owner_ended() from error
 
     async def _answer(self, asked: ClientRequest) -> tuple[int, bytes]:
         given = [(name.encode(), value.encode()) for name, value in asked.headers.items()]
         try:
             reply = await self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
         except asyncio.CancelledError:
-            raise _over() from None
+            raise owner_ended() from None
+        if reply.status >= 500 and self._web.closing.is_set():
+            raise owner_ended()  # its store was closed meanwhile
         return reply.status, reply.data
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -174,7 +192,13 @@ class EmbeddedOwner:
             await owner.tick_boxes()
 
 
-def _over() -> OwnerUnavailable:
+def _late(asked: ClientRequest) -> OwnerUnavailable:
+    return OwnerUnavailable(
+        f"the owner in this process has not answered within {asked.reply_s:g} s", "see .muster/muster.log"
+    )
+
+
+def owner_ended() -> OwnerUnavailable:
     return OwnerUnavailable("the owner in this process has ended", "see .muster/muster.log")
 
 

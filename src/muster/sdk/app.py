@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
+from muster.app.embedded import owner_ended
 from muster.model import commands as c
 from muster.model.agents import NAME_RULE, can_be_called
 from muster.model.errors import BadInput, MusterError
@@ -20,7 +21,7 @@ from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.errors import WorkerBroken
 from muster.sdk.function_worker import FunctionWorker
 from muster.sdk.handles import AsyncHandle, Handle
-from muster.sdk.links import Owned, ProjectLink, owning, project_at, registration_of
+from muster.sdk.links import EMBEDDED, Owned, ProjectLink, owning, project_at, registration_of
 from muster.sdk.options import FunctionOptions
 from muster.sdk.schedules import Schedules
 from muster.sdk.tasks import AppTask, Call
@@ -235,8 +236,9 @@ class RunningApp:
     def fault(self) -> MusterError | None:
         """What has ended it, told to whoever waits for its tasks."""
         error = self._error or self._worker.error
+        owner = EMBEDDED.get(self._link.project.folder)
         if error is None:
-            return None
+            return owner_ended() if owner is not None and owner.ended else None
         broken = WorkerBroken(
             f"the worker of {self.app.name} in this program has ended: {type(error).__name__}: {error}; "
             "its tasks are kept and wait for another worker",

@@ -31,6 +31,8 @@ HOLD_S = 25.0
 """How long a request is held by the owner while there is no news."""
 FAULT_LOOK_S = 1.0
 """The same where what works may be this program: a fault of it is to be told soon."""
+LATE_S = 5.0
+"""An owner that is up answers within this, on a busy machine too."""
 AWAY_S = 0.2
 """Between two tries while no owner answers."""
 JSON = {"Content-Type": "application/json"}
@@ -111,11 +113,12 @@ def call(method: str, path: str, content: object = None) -> Asking[Any]:
     return json.loads(data) if data else None
 
 
-def get(path: str, *, repeatable: bool = True, **query: Any) -> Asking[bytes]:
+def get(path: str, *, repeatable: bool = True, late_s: float = REPLY_S, **query: Any) -> Asking[bytes]:
+    """An answer may come `late_s` after it is due."""
     given = {name: value for name, value in query.items() if value is not None}
     target = f"{path}?{urlencode(given, doseq=True)}" if given else path
     data: bytes = yield ClientRequest(
-        "GET", target, reply_s=REPLY_S + float(given.get("wait", 0)), repeatable=repeatable
+        "GET", target, reply_s=late_s + float(given.get("wait", 0)), repeatable=repeatable
     )
     return data
 
@@ -148,19 +151,25 @@ def task_id_of(reference: str | int) -> Asking[int]:
     return number
 
 
-def view(task_id: int, *, repeatable: bool = True) -> Asking[TaskView]:
+def view(task_id: int, *, repeatable: bool = True, late_s: float = REPLY_S) -> Asking[TaskView]:
     """Raises NotFound."""
-    found = _VIEWS.decode((yield from get("/api/v1/agent-tasks", id=task_id, repeatable=repeatable)))
+    data = yield from get("/api/v1/agent-tasks", id=task_id, repeatable=repeatable, late_s=late_s)
+    found = _VIEWS.decode(data)
     if not found:
         raise NotFound(f"there is no task {task_id}", "muster task list")
     return found[0]
 
 
-def news(task_id: int, after: int, wait_s: float) -> Asking[list[EventView]]:
+def news(task_id: int, after: int, wait_s: float, late_s: float = REPLY_S) -> Asking[list[EventView]]:
     """Its events after the event of this number, held while there are none; none where no owner answers."""
     try:
         data = yield from get(
-            "/api/v1/events", repeatable=False, task=task_id, after=after, wait=f"{wait_s:g}"
+            "/api/v1/events",
+            repeatable=False,
+            late_s=late_s,
+            task=task_id,
+            after=after,
+            wait=f"{wait_s:g}",
         )
     except Unavailable:
         yield Rest(min(AWAY_S, wait_s))
@@ -174,13 +183,17 @@ def result(
     timeout: float | str | None,
     fault: Callable[[], MusterError | None] | None = None,
 ) -> Asking[Any]:
-    """Raises TaskFailed, TaskCancelled, WaitTimeout, and the `fault` of this program while it is not done."""
+    """Raises TaskFailed, TaskCancelled, WaitTimeout, and the `fault` of this program while it is not done.
+
+    OwnerUnavailable where nobody answers at the end of the time, LATE_S after it or a little more.
+    """
     deadline_s = math.inf if timeout is None else time.monotonic() + parse_duration(timeout)
     hold_s = HOLD_S if fault is None else FAULT_LOOK_S
     after = 0
     while True:
         left_s = deadline_s - time.monotonic()
-        found = yield from news(task_id, after, min(hold_s, max(0.0, left_s)))
+        wait_s = min(hold_s, max(0.0, left_s))
+        found = yield from news(task_id, after, wait_s, late_s=min(REPLY_S, max(LATE_S, left_s - wait_s)))
         if found:
             after = found[-1].id
             if found[-1].new_status in FINAL:
@@ -188,7 +201,7 @@ def result(
         elif fault is not None and (broken := fault()) is not None:
             raise broken
         elif left_s <= 0:
-            now = yield from view(task_id, repeatable=False)
+            now = yield from view(task_id, repeatable=False, late_s=LATE_S)
             raise WaitTimeout(
                 f"task {name_of(now)} is not done: {now.why or now.status}; it goes on",
                 f"wait longer, or look: muster why {task_id}",

@@ -191,7 +191,7 @@ class ProjectLink:
         """An owner in this process, else one that is up, else one for as long as this request."""
         if (embedded := EMBEDDED.get(self.project.folder)) is not None:
             return embedded.request(asked)
-        waiting = LockWait(self.project.owner_lock)
+        waiting, until_s = LockWait(self.project.owner_lock), time.monotonic() + asked.reply_s
         while True:
             try:
                 if answers(self.project.socket):
@@ -201,7 +201,7 @@ class ProjectLink:
             except OwnerUnavailable:
                 if not asked.repeatable or waiting.over():
                     raise
-            if waiting.over():
+            if waiting.over() or time.monotonic() > until_s:
                 pid = holder(self.project.owner_lock)
                 raise OwnerUnavailable(
                     f"process {pid} holds the store of {self.project.folder}, but does not answer",
@@ -221,7 +221,7 @@ class ProjectLink:
     async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
         embedded = EMBEDDED.get(self.project.folder)
         if embedded is not None:
-            return await asyncio.wrap_future(embedded.send(asked))
+            return await embedded.request_async(asked)
         if answers(self.project.socket):
             connections = AsyncConnections(self.project.socket)
             try:
