@@ -23,6 +23,7 @@ from muster.app.guest_owner import GuestOwner
 from muster.app.key import joining, lacking_key, logged_heads, signer_of
 from muster.app.parts import make_state_dir, readers_of
 from muster.app.runtime import runtime_of
+from muster.app.servers_run import ServersRun, note_last_end
 from muster.app.shared_git import SharedGit, refuse_without
 from muster.app.shared_store import refuse_own_store, store_url
 from muster.config.keys import shared_settings
@@ -53,7 +54,7 @@ from muster.hosts.local_host import LocalHost
 from muster.hosts.plain_files import replace_plain
 from muster.hosts.shared_vault import SharedVault
 from muster.hosts.vault import given_keys
-from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, KeyTaken, Reconciled
+from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Joined, KeyTaken, Led, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import GiveUpKeys, TakeKey
 from muster.model.errors import (
@@ -107,6 +108,9 @@ class Server:
         self._keys = SharedVault(project.vault_key_file, given_keys())
         self.vault: Vault = self._keys
         self._id = secrets.token_hex(8)
+        self._named = f"{self._host.hostname}[{os.getpid()}]"
+        self._came_first: bool | None = None
+        """No other server was up when this one asked for the first time; None: it has not."""
         self.first_event_id = 0
         self.first = False
         """No server has had this store before."""
@@ -152,13 +156,13 @@ class Server:
                 self.batcher,
                 self._loops,
                 server=self._id,
-                named=f"{self._host.hostname}[{os.getpid()}]",
+                named=self._named,
                 place=f"{self._host.hostname}:{project.folder}",
                 elapsed_ms=self.clock.elapsed_ms,
                 absences=self.batcher.absences,
                 settings=shared_settings(config),
                 keys=self._keys.names,
-                hear=lambda led: self._keys.hear(led.vault_key, led.given_up),
+                hear=self._hear,
             )
             self.runtime.start()
             self._stack = stack.pop_all()
@@ -187,8 +191,15 @@ class Server:
             raise BeingPublished(f"it waits to know what was published: {error}") from error
 
     async def __aexit__(self, *_: object) -> None:
-        await self._led.give_up()
+        led = await self._led.give_up()
+        if led is not None and not led.others_are_up:
+            await note_last_end(self.backend(), self._named)
         await self._stack.aclose()
+
+    def _hear(self, led: Led) -> None:
+        self._keys.hear(led.vault_key, led.given_up)
+        if self._came_first is None:
+            self._came_first = not led.others_are_up
 
     def backend(self) -> Backend:
         """That of the default workspace."""
@@ -282,7 +293,11 @@ class Server:
         channels = channels_of(self._config, self._project.root, self.clock, reads, self.vault)
         base = self._config.notify.link
         notifier = Notifier(self.clock, reads, self.batcher, channels, base=base, term=term)
-        self._services = [*led, sender, notifier, *self._for_others(self._reaper)]
+        run = ServersRun(
+            self.clock, self.backend(), server=self._id, named=self._named, first=bool(self._came_first)
+        )
+        self._came_first = False
+        self._services = [*led, sender, notifier, run, *self._for_others(self._reaper)]
         return self._services
 
     def _for_others(self, reaper: Reaper) -> list[Service]:

@@ -57,8 +57,10 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     told = await tx.store_meta(_LEADER)
     kept = msgspec.json.decode(told, type=_Place) if told else _Place()
     place = _by_the_clock_as_it_is(kept, command, now_ms)
-    await note_server(tx, command, now_ms)
-    led = Led(vault_key=await sealing_key(tx), given_up=await given_up(tx), at_ms=now_ms)
+    others = await note_server(tx, command, now_ms)
+    led = Led(
+        vault_key=await sealing_key(tx), given_up=await given_up(tx), at_ms=now_ms, others_are_up=others
+    )
     taken = now_ms < place.until_ms and place.term == await present_term(tx)
     if taken and place.server != command.server:
         if place != kept:
@@ -164,11 +166,14 @@ class Leader:
         finally:
             await self._stop()
 
-    async def give_up(self) -> None:
-        """Once `run` has ended: another one leads at once."""
+    async def give_up(self) -> Led | None:
+        """Once `run` has ended: another one leads at once.  None where the store did not answer."""
         with contextlib.suppress(MusterError, TimeoutError):
             async with asyncio.timeout(MARGIN_S):
-                await self._engine.execute(replace(self._lead, give_up=True))
+                led = await self._engine.execute(replace(self._lead, give_up=True))
+                assert isinstance(led, Led)
+                return led
+        return None
 
     async def _ask(self) -> None:
         # Before the round trip: a slow yes buys no more time.

@@ -53,22 +53,24 @@ async def given_up(tx: Transaction) -> tuple[str, ...]:
     return tuple((await tx.store_meta(_GIVEN_UP) or "").split())
 
 
-async def note_server(tx: Transaction, command: Lead, now_ms: int) -> None:
-    """That it is up, and which keys it has; or that it ends."""
+async def note_server(tx: Transaction, command: Lead, now_ms: int) -> bool:
+    """That it is up, and which keys it has; or that it ends.  Whether others are up."""
     known = await _servers(tx)
     before = known.pop(command.server, None)
-    if not command.give_up:
-        if before and before.keys == command.keys and 0 <= now_ms - before.at_ms < _NOTED_MS:
-            return
-        known[command.server] = _Server(command.named, command.place, now_ms, command.keys)
-    elif before is None:
-        return
     living = {
         name: one
         for name, one in known.items()
-        if _up(one, now_ms) and (name == command.server or not one.place or one.place != command.place)
+        if _up(one, now_ms) and (not one.place or one.place != command.place)
     }
+    others = bool(living)
+    if not command.give_up:
+        if before and before.keys == command.keys and 0 <= now_ms - before.at_ms < _NOTED_MS:
+            return others
+        living[command.server] = _Server(command.named, command.place, now_ms, command.keys)
+    elif before is None:
+        return others
     await tx.set_store_meta(_SERVERS, msgspec.json.encode(living).decode())
+    return others
 
 
 async def _servers(tx: Transaction) -> dict[str, _Server]:

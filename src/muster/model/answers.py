@@ -215,6 +215,8 @@ class Led(Answer, frozen=True, kw_only=True):
     """Those of keys that nothing is sealed by any more."""
     at_ms: int = 0
     """By the store's clock."""
+    others_are_up: bool = False
+    """Other servers of the store, as far as is known."""
 
 
 class AuditReport(Answer, frozen=True, kw_only=True):

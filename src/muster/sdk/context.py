@@ -101,7 +101,7 @@ class AsyncTaskContext(_Common):
         if inspect.iscoroutinefunction(function):
             made = await function(*args, **kwargs)
         else:
-            made = await asyncio.to_thread(function, *args, **kwargs)
+            made = await asyncio.to_thread(_called, function, *args, **kwargs)
             if inspect.isawaitable(made):
                 made = await made
         return await asyncio.to_thread(attempt.keep_step, name, made, kind)
@@ -147,6 +147,14 @@ class AsyncCheckpoints(_Loading):
 
 def _returned(function: Callable[..., object]) -> Any:
     return hints_of(function).get("return", Any)
+
+
+def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What comes out of a thread is the end of a future, which a StopIteration cannot be: it would wait for ever."""
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        raise RuntimeError("a step raised StopIteration") from error
 
 
 def _percent(done: float, total: float) -> int:
