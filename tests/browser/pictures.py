@@ -220,7 +220,7 @@ def pictures(browser: Browser, owner: FarOwner) -> Iterator[tuple[str, bytes]]:
         page.wait_for_url(f"{owner.url}/")
         for name, path in PICTURES.items():
             page.goto(path.format_map(numbers))
-            if page.locator("body[data-stream]").count():
+            if page.locator("body[data-stream]:not([data-still])").count():
                 page.locator("#link").get_by_text("live", exact=True).wait_for()
             yield name, page.screenshot()
 
