@@ -157,13 +157,19 @@ class SupervisedCrew:
 
     def adopt(self) -> None:
         """Takes over what a dead supervisor has left running."""
-        if found := self.supervisor.adopt():
-            self._took_over = True
-            self._say(f"took over from a dead supervisor: {', '.join(found)}")
+        found = self.supervisor.adopt()
+        self._took_over = bool(found)
+        told = None
         if answers(self._project.socket):
             with suppress(Unavailable):  # it may die any moment: then it is started anew
                 told = self.control.get("/api/v1/owner")
-                self.supervisor.adopt_owner(told["pid"])
+                # A supervisor that was killed at once has not recorded the owner that it had started.
+                if self.supervisor.adopt_owner(told["pid"]) and found:
+                    found.insert(0, f"owner {told['pid']}")
+        if found:
+            self._say(f"took over from a dead supervisor: {', '.join(found)}")
+        if told is not None:
+            with suppress(Unavailable):
                 self._replace_if_elsewhere(told)
 
     def _replace_if_elsewhere(self, told: dict[str, Any]) -> None:

@@ -150,7 +150,7 @@ def _returned(function: Callable[..., object]) -> Any:
 
 
 def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What comes out of a thread is the end of a future, which a StopIteration cannot be: it would wait for ever."""
+    """A thread's error ends a future, which a StopIteration cannot: that would be waited for without end."""
     try:
         return function(*args, **kwargs)
     except StopIteration as error:

@@ -169,11 +169,13 @@ class Supervisor:
             _signal(process.pid, signal.SIGTERM)
         return found
 
-    def adopt_owner(self, pid: int) -> None:
-        """One that answers, whoever has started it."""
+    def adopt_owner(self, pid: int) -> bool:
+        """One that answers, whoever has started it.  False where there is one already, or it is gone."""
         process = self._host.identify(pid)
-        if process is not None and self.owner.pid is None:
-            _adopt(self.owner, process)
+        if process is None or self.owner.pid is not None:
+            return False
+        _adopt(self.owner, process)
+        return True
 
     def _end_stray(self, name: str, process: ProcessId) -> None:
         """One that works for the place that the project was moved away from: it finds nothing there."""
