@@ -7,10 +7,13 @@ from pathlib import Path
 
 import browsers
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from far_servers import FarOwner, far_owner
 from patience import PATIENCE_S
+
+# A busy machine is slow: the 5 s that are usual are less than a large page may take there.
+expect.set_options(timeout=PATIENCE_S * 1000)
 
 
 @pytest.fixture
