@@ -8,6 +8,7 @@ import pytest
 from engine_rig import LEASE_S, W1, Rig, cancel, reap
 from msgspec.structs import replace
 
+from muster.engine.server_keys import HEARD_MS
 from muster.model import commands as c
 from muster.model.answers import Led
 from muster.model.errors import StoreRefused, TermOver
@@ -16,10 +17,16 @@ A, B = "server-a", "server-b"
 PLACE_S = 15.0
 
 
-def ask(rig: Rig, server: str, **more: Any) -> Led:
+def asked(rig: Rig, server: str, **more: Any) -> Led:
     answer: Led = rig.do(c.Lead(server=server, named=server, lease_ms=int(PLACE_S * 1000), **more))
+    return answer
+
+
+def ask(rig: Rig, server: str, **more: Any) -> Led:
+    """What the answer says of the place."""
+    answer = asked(rig, server, **more)
     assert answer.at_ms == rig.clock.present.mono_ms
-    return replace(answer, at_ms=0)
+    return replace(answer, at_ms=0, others_are_up=False)
 
 
 @pytest.mark.promise("S10")
@@ -75,6 +82,16 @@ def test_who_gives_up_the_place_is_followed_at_once(rig: Rig) -> None:
     assert ask(rig, B, give_up=True) == Led(leader=A), "only who has it can give it up"
     assert ask(rig, A, give_up=True) == Led()
     assert ask(rig, B) == Led(term=2, leader=B, took=True)
+
+
+def test_a_server_knows_whether_others_are_up(rig: Rig) -> None:
+    assert not asked(rig, A).others_are_up
+    assert asked(rig, B).others_are_up and asked(rig, A).others_are_up
+    assert asked(rig, A, give_up=True).others_are_up
+    assert not asked(rig, B).others_are_up
+    asked(rig, A)
+    rig.clock.advance(HEARD_MS / 1000 + 1)
+    assert not asked(rig, B, give_up=True).others_are_up, "it was not heard for long"
 
 
 @pytest.mark.promise("S15")
