@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import muster
-from muster.client.http import REPLY_S
+from muster.client.http import REPLY_S, ClientRequest
 from muster.hosts.file_lock import Lock
 from muster.model.errors import OwnerUnavailable
 from muster.sdk.links import EMBEDDED
@@ -95,3 +95,20 @@ def test_one_in_this_program_that_has_ended(app: muster.App, asynchronous: bool)
         owner = EMBEDDED[app.link.project.folder]
         owner._loop.call_soon_threadsafe(owner._web.shut_down)
         assert "has ended" in refused(handle, timeout=None).message
+
+
+def test_what_is_asked_after_the_last_answer_is_refused(app: muster.App) -> None:
+    """Its loop has ended, and is not closed yet."""
+    asked, told = ClientRequest("GET", "/api/v1/status"), []
+    with app.owning():
+        owner = EMBEDDED[app.link.project.folder]
+        close = owner._loop.close
+
+        def ask_first() -> None:
+            with pytest.raises(OwnerUnavailable) as refusal:
+                owner.send(asked)
+            told.append(refusal.value.message)
+            close()
+
+        owner._loop.close = ask_first  # type: ignore[method-assign]
+    assert told == ["the owner in this process has ended"]

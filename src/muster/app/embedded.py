@@ -64,6 +64,9 @@ class EmbeddedOwner:
         self._peer.actor = ""
         """A person's program, also where it is a worker as well."""
         self._forked = False
+        self._over = False
+        self._sending = threading.Lock()
+        """Held while something is given to the loop, so that this is refused, not forgotten, once that ends."""
         keep_from_children(self, EmbeddedOwner._leave_to_parent)
 
     @classmethod
@@ -118,12 +121,10 @@ class EmbeddedOwner:
         """As `request`, without waiting for the answer."""
         if self._forked:
             raise owner_ended()
-        work = self._answer(asked)
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:
-            work.close()
-            raise owner_ended() from error
+        with self._sending:
+            if self._over:
+                raise owner_ended()
+            return asyncio.run_coroutine_threadsafe(self._answer(asked), self._loop)
 
     async def _answer(self, asked: ClientRequest) -> tuple[int, bytes]:
         given = [(name.encode(), value.encode()) for name, value in asked.headers.items()]
@@ -172,6 +173,15 @@ class EmbeddedOwner:
 
     async def _own(self) -> None:
         self._loop = asyncio.get_running_loop()
+        try:
+            await self._serve()
+        finally:
+            with self._sending:
+                self._over = True
+            for _ in range(2):  # what was sent before begins, so that it is told that the owner has ended
+                await asyncio.sleep(0)
+
+    async def _serve(self) -> None:
         async with Owner(self._project, self._config, clock=self._clock) as owner:
             if (halted := owner.halted()) is not None:
                 raise halted
