@@ -16,7 +16,7 @@ from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster_command import MUSTER, run_muster
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 expect.set_options(timeout=PATIENCE_S * 1000)
 
@@ -98,6 +98,11 @@ def test_what_was_pressed_while_nobody_was_up_is_not_done_later(
             expect(another.get_by_role("button", name="Cancel")).to_be_visible()
         expect(page.locator("#written")).to_contain_text("by mistake")
         assert len(posted) == 1
+        shown = ("task", "show", "plan/stays", "--fields", "status")
+        until(
+            lambda: run_muster(folder, *shown).stdout == "RUNNING\n",
+            "it runs again, and its form is for that",
+        )
         page.get_by_role("link", name="Back to its page").click()
         page.get_by_label("Why?").fill("on purpose")
         page.get_by_role("button", name="Cancel").click()

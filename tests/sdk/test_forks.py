@@ -58,8 +58,8 @@ def told(work):
         say(f"child {type(error).__name__}: {error.message}")
 
 def orphan():
-    say(f"orphan {os.getpid()}")
     parent = os.getppid()
+    say(f"orphan {os.getpid()}")  # the parent may be killed from now on
     while os.getppid() == parent:
         time.sleep(0.01)
     while mode == "orphan" and not (folder / "go").exists():
