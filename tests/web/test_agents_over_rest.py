@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from test_network import Line, listening
-from test_who_may import People
+from over_network import Line, People, listening
 from web_site import Site
 
 from muster.model.access import Role

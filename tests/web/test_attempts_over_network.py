@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from test_network import Line, listening
+from over_network import Line, listening
 from test_who_may import MAY, operations, target
 from web_site import TOKEN, Site
 

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_network import Line, listening
-from test_who_may import People
+from over_network import Line, People, listening
 from web_site import TOKEN, Site
 
 from muster.model.access import Role
 from muster.web import gate, network
 from muster.web.gate import Exposure
 from patience import PATIENCE_S
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 def head(method: str, target: str, *headers: str) -> bytes:

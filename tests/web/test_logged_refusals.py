@@ -6,16 +6,14 @@ import asyncio
 from typing import cast
 
 import pytest
-from test_network import Anybody, listening
-from test_who_may import People, ask, people
+from over_network import People, ask, listening
+from test_network import Anybody
 from web_site import Site
 
 from muster.model.access import Role
 from muster.web.backend import Backend
 from muster.web.gate import Exposure, NetworkGate
 from muster.web.http import Request
-
-__all__ = ["people"]
 
 
 def test_refusals_are_logged_and_nobody_fills_the_log_with_them(

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from over_network import Line, People, listening
 from prometheus_client.parser import text_string_to_metric_families
-from test_network import Line, listening
-from test_who_may import People
 from web_site import Site
 
 from muster.client.http import ClientRequest, Connection

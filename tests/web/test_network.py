@@ -8,97 +8,27 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pytest
 from described import description
+from over_network import OPENLY, Line, listening
 from web_site import Site
 
-from muster.app.network import bind, check
+from muster.app.network import check
 from muster.config.settings import ServeSettings
 from muster.hosts.keepalive import end_when_unheard
 from muster.model.errors import BadConfig
 from muster.web import network as web_network
 from muster.web import server as web_server
-from muster.web.app import build
 from muster.web.backend import Backend
-from muster.web.gate import LOOPBACK_NAMES, Exposure, NetworkGate
+from muster.web.gate import Exposure, NetworkGate
 from muster.web.http import Reply, Request
-from muster.web.network import NetworkListener
 from muster.web.open_paths import OPEN
 from patience import PATIENCE_S, until
 
-OPENLY = Exposure(login=False, hosts=LOOPBACK_NAMES, rate=0)
 TASK = json.dumps({"title": "t", "actor": "ada"}).encode()
-
-
-class Line:
-    """One connection over TCP."""
-
-    def __init__(self, port: int, tls: ssl.SSLContext | None = None) -> None:
-        plain = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
-        self.socket = tls.wrap_socket(plain, server_hostname="localhost") if tls else plain
-        self._file = self.socket.makefile("rb")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        self.socket.close()
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def ask(
-        self, method: str, target: str, body: bytes = b"", **headers: str
-    ) -> tuple[int, dict[str, str], Any]:
-        given = {"Host": "localhost", "Content-Length": str(len(body)), **headers}
-        lines = [
-            f"{method} {target} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in given.items()),
-            "",
-            "",
-        ]
-        self.send("\r\n".join(lines).encode() + body)
-        return self.reply()
-
-    def reply(self) -> tuple[int, dict[str, str], Any]:
-        status = int(self._file.readline().split()[1])
-        headers = {}
-        while line := self._file.readline().strip():
-            name, _, value = line.decode().partition(": ")
-            headers[name] = value
-        data = self._file.read(int(headers["content-length"]))
-        return status, headers, json.loads(data) if data[:1] in {b"{", b"["} else data
-
-    def is_closed(self) -> bool:
-        try:
-            return self._file.read() == b""
-        except ConnectionError:
-            return True
-
-
-@contextmanager
-def listening(site: Site, exposure: Exposure, tls: ssl.SSLContext | None = None) -> Iterator[int]:
-    """The port."""
-    (at,) = bind("127.0.0.1:0")
-
-    async def serve() -> None:
-        await NetworkListener(NetworkGate(build(site.backend), site.backend, exposure)).serve(
-            at, site.backend.closing, tls
-        )
-
-    running = asyncio.run_coroutine_threadsafe(serve(), site._loop)
-    try:
-        yield at.getsockname()[1]
-    finally:
-        site.shut_down()
-        if not running.cancelled():
-            running.result(PATIENCE_S)
-        at.close()
 
 
 @pytest.fixture

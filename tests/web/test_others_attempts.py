@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from described import description
-from test_network import Line, listening
-from test_who_may import People, body
+from over_network import Line, People
+from test_who_may import body
 from web_site import W1, Site
 
 from muster.model.access import Right, Role
-from muster.web.gate import Exposure
 
 W2, W3 = "worker-bbbbbbbb", "worker-cccccccc"
 OF_ATTEMPTS = [
@@ -68,12 +66,6 @@ class Host:
 
     def claim(self, worker_id: str, request_id: str = "r") -> tuple[int, Any]:
         return self.ask("/worker/v1/claim", {"workerId": worker_id, "requestId": request_id, "slots": 5})
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from test_who_may import People
+from over_network import People
 from web_site import Site
 
 from muster.model.access import Role

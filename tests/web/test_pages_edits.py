@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_network import OPENLY, listening
+from over_network import OPENLY, listening
 from web_site import Site
 
 from page_reader import Reader

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-import pytest
-from test_network import listening
+from over_network import People
 from test_pages import asking, task_of
 from test_pages_sign_in import let_in
-from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role
 from muster.model.notify import ChannelPlan, Matter, line_of
-from muster.web.gate import Exposure
 from page_reader import Reader
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 def newest(site: Site) -> object:

@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from test_network import OPENLY, listening
+from over_network import OPENLY, People, listening
 from test_pages_bulk import failed, statuses
 from test_pages_sign_in import let_in
-from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role

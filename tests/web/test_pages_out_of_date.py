@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from test_network import OPENLY, listening
+from over_network import OPENLY, listening
 from test_pages_bulk import statuses
 from web_site import Site
 

@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from test_network import listening
+from over_network import People
 from test_pages_sign_in import let_in
-from test_who_may import People
 from web_site import W1, Site
 
 from muster.model.access import Role
-from muster.web.gate import Exposure
 from muster.web.pages.setting_forms import SETTING_FORMS
 from page_reader import Reader
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 @pytest.fixture

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from test_network import Line, listening
-from test_who_may import People, ask
+from over_network import Line, People, ask
 from web_site import Site
 
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.forms import TASK_ACTIONS
 from muster.web.app import pages
-from muster.web.gate import Exposure
 from muster.web.open_paths import ENTER
 from muster.web.visits import SESSION
 from page_reader import Reader
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 def link_of(port: int, token: str) -> str:

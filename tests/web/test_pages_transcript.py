@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from test_network import OPENLY, listening
+from over_network import OPENLY, listening
 from web_site import Site
 
 from muster.web.pages import transcript

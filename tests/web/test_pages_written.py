@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
-from test_network import listening
+from over_network import People
 from test_pages_sign_in import let_in, sessions
-from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role
 from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
-from muster.web.gate import Exposure
 from muster.web.open_paths import ENTER
 from muster.web.pages.assets import TEMPLATES
 from muster.web.pages.edits import EDIT
 from muster.web.pages.setting_forms import DONE
 from muster.web.pages.written import NOT_TYPED
 from page_reader import Reader, Shown
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
 
 
 def given_back(shown: Shown) -> list[str]:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_network import Line, listening
-from test_who_may import People
+from over_network import Line, People, listening
 from web_site import W1, Site
 
 from muster.model.access import Role, Vouched

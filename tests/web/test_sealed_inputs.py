@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from over_network import People, listening
 from test_agents_over_rest import AGENTS, Asker
-from test_network import listening
-from test_who_may import People
 from web_site import Site
 
 from muster.model.access import Role

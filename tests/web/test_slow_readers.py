@@ -7,11 +7,12 @@ import contextlib
 import json
 import socket
 
+import over_network
 import pytest
-import test_network
-from test_network import OPENLY, Line, bind, listening
+from over_network import OPENLY, Line, listening
 from web_site import Site
 
+from muster.app.network import bind
 from muster.web import feed as web_feed
 from muster.web import network as web_network
 from muster.web.network import NetworkConnection
@@ -66,7 +67,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return made
 
     monkeypatch.setattr(NetworkConnection, "pause_writing", noted)
-    monkeypatch.setattr(test_network, "bind", small)
+    monkeypatch.setattr(over_network, "bind", small)
     return found
 
 

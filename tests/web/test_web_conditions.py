@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from test_network import Line, listening
+from over_network import Line, listening
 from web_site import Site
 
 from muster.web.gate import LOOPBACK_NAMES, Exposure

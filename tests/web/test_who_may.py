@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from described import description
-from test_network import Line, listening
+from over_network import People, ask, listening
 from web_site import W1, Site
 
 from muster.model.access import RIGHTS, Right, Role
@@ -127,41 +127,6 @@ def target(path: str, **values: object) -> str:
     for name, value in {**known, "name": "nobody", "pool": "none", "what": "merge", **values}.items():
         path = path.replace(f"{{{name}}}", str(value))
     return path
-
-
-class People:
-    """Members, tokens and a second workspace over the socket of who runs it."""
-
-    def __init__(self, site: Site) -> None:
-        self.site = site
-
-    def post(self, path: str, workspace: str = "default", **body: Any) -> Any:
-        data = json.dumps({"actor": "root", **body}).encode()
-        status, answer = self.site.send("POST", path, data, {"Muster-Workspace": workspace})
-        assert status < 300, answer
-        return answer
-
-    def token(self, role: Role, workspace: str = "default", *, member: str = "", **more: Any) -> str:
-        member = member or f"{role.lower()}1"
-        self.post("/api/v1/members", workspace, name=member, role=role)
-        found: str = self.post("/api/v1/tokens", workspace, name="t", member=member, role=role, **more)[
-            "token"
-        ]
-        return found
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
-    return found
-
-
-def ask(port: int, method: str, path: str, token: str, body: Any = None) -> tuple[int, Any]:
-    with Line(port) as line:
-        data = b"" if body is None else json.dumps(body).encode()
-        status, _, told = line.ask(method, path, data, Authorization=f"Bearer {token}")
-        return status, told
 
 
 def test_each_operation_has_a_row() -> None:

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import over_network
 import pytest
-import test_network
-from test_network import Line, listening
+from over_network import Line, People, listening
 from test_others_attempts import W2, Host
-from test_who_may import People
 from web_site import W1, Site
 
 from muster.client.crew import HttpCrew
@@ -42,19 +41,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(worker_tokens, "time", found)
-    return found
-
-
-@pytest.fixture
-def port(site: Site) -> Iterator[int]:
-    with listening(site, Exposure(rate=0)) as found:
-        yield found
-
-
-@pytest.fixture
-def people(site: Site) -> People:
-    found = People(site)
-    found.token(Role.OWNER, member="root")
     return found
 
 
@@ -284,7 +270,7 @@ def test_it_claims_for_no_agent_that_it_does_not_name(site: Site, far: Host) -> 
 def test_a_new_one_gives_its_worker_no_more_requests_a_second(
     site: Site, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(test_network, "NetworkGate", partial(NetworkGate, clock=lambda: 0.0))
+    monkeypatch.setattr(over_network, "NetworkGate", partial(NetworkGate, clock=lambda: 0.0))
     with listening(site, Exposure(rate=10)) as port:
         far = Host(port, token, "key")
         statuses = [far.register(W1)[0]]
