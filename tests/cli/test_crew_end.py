@@ -105,6 +105,7 @@ def test_a_paused_crew_finishes_what_runs_and_stays(folder: Path) -> None:
         until(lambda: answers(Project(folder).socket), "it is up")
         assert muster(folder, "plan", "add", "plan.md").returncode == 0
         until((folder / "begun").exists, "the first task runs")
+        until(lambda: known(folder) == 2, "the other worker is up as well")
         workers = workers_of(folder)
         paused = muster(folder, "orchestrator", "pause")
         assert (paused.returncode, paused.stdout) == (0, "crew  paused; what runs goes on\n")

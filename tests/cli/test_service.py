@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import json
 import os
@@ -16,16 +15,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from test_run import folder, started, until
 
-from muster.cli import orchestrator, serve
-from muster.cli.main import Parser
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -38,7 +34,6 @@ __all__ = ["folder"]
 
 ROOT = Path(__file__).parents[2]
 UNIT = ROOT / "deploy" / "systemd" / "muster@.service"
-CONTAINER = ROOT / "deploy" / "container"
 WATCHDOG_S = 8.0
 
 
@@ -83,7 +78,7 @@ def test_a_service_is_ready_alive_rid_of_a_hung_owner_and_stopping(
         heard(manager, "WATCHDOG=1")
         service.terminate()
         heard(manager, "STOPPING=1")
-        assert service.wait(PATIENCE_S) == 130
+        assert service.wait(PATIENCE_S) == 0, "it was told to end, which is no failure to systemd"
         assert service.stdout is not None
         assert f"owner (pid {first}) has not answered for" in service.stdout.read()
 
@@ -189,7 +184,7 @@ def test_no_request_fails_while_the_server_restarts_three_times(
         assert ask("/api/v1/owner")["pid"] == third, "it goes on with the settings that it has"
         (folder / "muster.toml").write_text(f'agent = "shell"\n[serve]\nlisten = "{at}"\nrate = 0\n')
         service.terminate()
-        assert service.wait(PATIENCE_S) == 130
+        assert service.wait(PATIENCE_S) == 0, "it was told to end, which is no failure to systemd"
         assert service.stdout is not None
         told = service.stdout.read()
     assert "reloaded: the owner begins anew" in told and "not reloaded, the crew goes on as it is" in told
@@ -280,49 +275,3 @@ def test_all_of_a_crew_logs_json_through_a_turn_of_the_log(
     remarks = [line["message"] for line in said if line.get("process") == "supervisor"]
     assert "Up       1 worker; `muster down` or Ctrl-C stops them" in remarks
     assert all({"time", "level", "logger", "message", "pid"} <= line.keys() for line in logged())
-
-
-def _instructions() -> list[tuple[str, str]]:
-    joined = (CONTAINER / "Containerfile").read_text().replace("\\\n", "")
-    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
-    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
-
-
-def _parsed(add: Callable[[argparse.ArgumentParser], None], words: list[str]) -> argparse.Namespace:
-    parser = Parser(prog="muster")
-    add(parser)
-    return parser.parse_args(words)
-
-
-def test_the_container_starts_what_there_is() -> None:
-    found = dict(_instructions())
-    assert (json.loads(found["ENTRYPOINT"]), json.loads(found["CMD"])[0]) == (["muster"], "serve")
-    assert _parsed(serve.add, json.loads(found["CMD"])[1:]).listen == f"0.0.0.0:{found['EXPOSE']}"
-    health = json.loads(found["HEALTHCHECK"].partition("CMD ")[2])
-    assert health[:2] == ["muster", "orchestrator"]
-    _parsed(orchestrator.add, health[2:])
-    for word, rest in _instructions():
-        if word == "COPY" and not rest.startswith("--from"):
-            assert all((ROOT / name).exists() for name in rest.split()[:-1])
-    service = yaml.safe_load((CONTAINER / "compose.yaml").read_text())["services"]["muster"]
-    context = CONTAINER / service["build"]["context"]
-    assert (context / service["build"]["dockerfile"]).samefile(CONTAINER / "Containerfile")
-    assert service["ports"][0].endswith(f":{found['EXPOSE']}")
-    assert service["volumes"] == [f"project:{found['WORKDIR']}"]
-
-
-def test_the_container_is_built_and_answers() -> None:
-    engine = shutil.which("docker") or shutil.which("podman")
-    if engine is None or subprocess.run([engine, "info"], capture_output=True, check=False).returncode:
-        pytest.skip("neither docker nor podman works here, so the image is not built")
-    built = subprocess.run(
-        [engine, "build", "-q", "-f", CONTAINER / "Containerfile", ROOT],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    image = built.stdout.strip()
-    told = subprocess.run(
-        [engine, "run", "--rm", image, "--version"], capture_output=True, text=True, check=True
-    )
-    assert told.stdout.startswith("muster ")

@@ -24,6 +24,8 @@ class Interrupts:
         `reloads`: nobody's terminal can be closed, so SIGHUP asks to begin anew with the settings as they are.
         """
         self.count = 0
+        self.by_hand = False
+        """One of them was Ctrl-C, or a terminal that was closed; a keeper of services sends SIGTERM."""
         self.reload = False
         """That was asked for."""
         self._reloads = reloads
@@ -40,8 +42,9 @@ class Interrupts:
 
     @contextmanager
     def counting(self) -> Iterator[Interrupts]:
-        def count(*_: object) -> None:
+        def count(number: int, _: object) -> None:
             self.count += 1
+            self.by_hand |= number != signal.SIGTERM
 
         def asked(number: int, _: object) -> None:
             self.ask(next(level for level, sent in _SIGNALS.items() if sent == number))

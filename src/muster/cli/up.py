@@ -98,7 +98,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
             crew.work_until(lambda: False)
             crew.wind_down()
         show.say("Stopped. `muster up` resumes where it stopped.")
-        return EXIT_INTERRUPTED if interrupts.count else EXIT_OK
+        return EXIT_INTERRUPTED if interrupts.by_hand else EXIT_OK
 
 
 def _listening(owner: Api, url: str) -> str:

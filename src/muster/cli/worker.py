@@ -278,7 +278,7 @@ def _work_for(args: argparse.Namespace, server: KnownServer, traits: Json) -> in
         urls = server.url.replace(",", ", ")
         note(f"{counted(args.number, 'worker')} in {project.folder} for {urls}; Ctrl-C ends them")
         crew.work(interrupts)
-    return 130 if interrupts.count else 0
+    return 130 if interrupts.by_hand else 0
 
 
 def _refuse_idlers(server: KnownServer) -> None:
