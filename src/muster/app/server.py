@@ -193,7 +193,7 @@ class Server:
     async def __aexit__(self, *_: object) -> None:
         led = await self._led.give_up()
         if led is not None and not led.others_are_up:
-            await note_last_end(self.backend(), self._named)
+            await note_last_end(self.backend(), self._named, led.last_term)
         await self._stack.aclose()
 
     def _hear(self, led: Led) -> None:
@@ -293,8 +293,9 @@ class Server:
         channels = channels_of(self._config, self._project.root, self.clock, reads, self.vault)
         base = self._config.notify.link
         notifier = Notifier(self.clock, reads, self.batcher, channels, base=base, term=term)
+        first = bool(self._came_first)
         run = ServersRun(
-            self.clock, self.backend(), server=self._id, named=self._named, first=bool(self._came_first)
+            self.clock, self.backend(), server=self._id, named=self._named, first=first, term=term
         )
         self._came_first = False
         self._services = [*led, sender, notifier, run, *self._for_others(self._reaper)]

@@ -69,7 +69,7 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     if command.give_up:
         if taken:
             await tx.set_store_meta(_LEADER, _text(replace(place, until_ms=now_ms)))
-        return led
+        return replace(led, last_term=await present_term(tx))
     term = place.term
     if not taken:
         # It stood empty for longer than a server leaves it: there was none, and nobody could be heard.

@@ -329,6 +329,8 @@ class Workers:
         return WorkersOrdered(total=total)
 
     async def note_run(self, view: View, command: NoteRun) -> Done:
+        if command.term is not None:
+            await check_term(view.tx, command.term)
         runs = runs_of(await view.tx.meta_to_set(RUNS))
         if (after := noted(runs, command, view.now.wall_ms)) is not runs:
             await view.tx.set_meta(RUNS, kept_as(after))

@@ -217,6 +217,8 @@ class Led(Answer, frozen=True, kw_only=True):
     """By the store's clock."""
     others_are_up: bool = False
     """Other servers of the store, as far as is known."""
+    last_term: int = 0
+    """Told to who ends: whoever leads from now on has a higher one."""
 
 
 class AuditReport(Answer, frozen=True, kw_only=True):

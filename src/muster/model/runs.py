@@ -47,6 +47,8 @@ class NoteRun(Command, frozen=True, kw_only=True):
     last_at_ms: Count = 0
     completed: Count = 0
     failed: Count = 0
+    term: Count | None = None
+    """Set where it is the word of who leads several servers, or has led last."""
 
 
 def runs_of(kept: str | None) -> list[CrewRun]:

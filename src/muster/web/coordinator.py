@@ -220,6 +220,11 @@ async def runs(web: Backend, query: RunsQuery) -> Sequence[CrewRun]:
 @routes.post("/api/v1/coordinator/runs", answer=Done)
 async def note_run(web: Backend, body: RunBody) -> Answer:
     """Whoever starts a crew says that it begins, and how it has ended."""
+    return await tell_run(web, body)
+
+
+async def tell_run(web: Backend, body: RunBody, *, term: int | None = None) -> Answer:
+    """`term`: as NoteRun has it."""
     before = runs_of(await web.reads.meta(RUNS))
     last_id = await web.reads.last_event_id()
     completed, failed = await _counted(web, before[-1]) if before and not before[-1].how else (0, 0)
@@ -232,6 +237,7 @@ async def note_run(web: Backend, body: RunBody) -> Answer:
         last_at_ms=newest[0].at_ms if newest else 0,
         completed=completed,
         failed=failed,
+        term=term,
     )
     return await web.engine.execute(noted)
 
