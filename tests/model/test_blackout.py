@@ -3,18 +3,42 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
-from urllib.parse import quote
+import re
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from muster.model import commands as c
 from muster.model.blackout import Blackout
 
 VALUE = 'p"ss/w+rd&äöü 0123456789'
+MARKUP = "p\"ss<w+rd>&'äü😀 0123456789"
+
+
+def percent(text: str, form: str) -> str:
+    """Each byte of it."""
+    return "".join(form % byte for byte in text.encode())
+
+
+def numbers(text: str, form: str, only: str = "") -> str:
+    """Each character of it, or only these and what is not ASCII."""
+    units = text.encode("utf-16-be")
+    whole = [int.from_bytes(units[at : at + 2]) for at in range(0, len(units), 2)]
+    kept = {unit for unit in whole if only and unit < 128 and chr(unit) not in only}
+    return "".join(chr(unit) if unit in kept else form % unit for unit in whole)
+
+
+def as_js(text: str) -> str:
+    """JSON that may stand in a page."""
+    return numbers(text, "\\u%04x", "<>&\"'`+")
+
+
 KEY = "-----BEGIN KEY-----\n" + "\n".join(f"line{n}" * 10 for n in range(3)) + "\n-----END KEY-----"
 
 
@@ -41,6 +65,60 @@ def test_in_any_form(printed: str) -> None:
     assert len(left.encode()) == len(printed.encode())
     assert "*" * 8 in left
     assert "w+rd" not in left and "0123456789" not in left
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        percent(MARKUP, "%%%02X"),
+        percent(MARKUP, "%%%02x"),
+        quote(MARKUP),
+        re.sub("%..", lambda found: found.group().lower(), quote(MARKUP, safe="")),
+        re.sub("%..", lambda found: found.group().lower(), quote_plus(MARKUP)),
+        numbers(MARKUP, "\\u%04x"),
+        numbers(MARKUP, "\\u%04X"),
+        json.dumps(numbers(MARKUP, "\\u%04X")),
+        as_js(MARKUP),
+        json.dumps(as_js(MARKUP)),
+        json.dumps({"page": f"<p>{as_js(MARKUP)}"}),
+        html.escape(MARKUP),
+        html.escape(MARKUP, quote=False),
+        html.escape(MARKUP).replace("&#x27;", "&#39;"),
+        html.escape(MARKUP).replace("&#x27;", "&#039;"),
+        html.escape(MARKUP).replace("&#x27;", "&apos;"),
+        str(Markup.escape(MARKUP)),
+    ],
+)
+def test_by_its_codes(printed: str) -> None:
+    black = Blackout([MARKUP])
+    left = black.of(f"<{printed}>")
+    assert len(left.encode()) == len(printed.encode()) + 2
+    assert set(left.replace("{", "").strip('<>" ')) == {"*"} or '"page"' in left
+    assert "0123456789" not in left and printed[:20] not in left and printed[-20:] not in left
+    data = f"<{printed}>".encode()
+    for size in (1, 7, 64):
+        assert in_parts(black, data, size) == black.data(data)
+
+
+def in_parts(black: Blackout, text: bytes, size: int) -> bytes:
+    """What is let through of it when it comes so."""
+    sent, waiting = b"", b""
+    for at in range(0, len(text), size):
+        waiting += text[at : at + size]
+        whole = black.whole(waiting)
+        sent, waiting = sent + black.data(waiting)[:whole], waiting[whole:]
+    return sent + black.data(waiting)
+
+
+def test_what_only_looks_like_a_code_stays() -> None:
+    black = Blackout([VALUE, MARKUP])
+    for text in (
+        quote("https://example.org/ä?b=c d"),
+        json.dumps("äöü"),
+        html.escape("<a href='b'>"),
+        "%41%42",
+    ):
+        assert black.of(text) == text
 
 
 @pytest.mark.parametrize("shift", range(5))

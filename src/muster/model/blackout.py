@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import string
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
@@ -17,16 +19,25 @@ T = TypeVar("T")
 _FORM_BYTES_MIN = 8
 """Of a part of a value, or another form of it: what is shorter could be any text."""
 _LINE_BYTES_MIN = 16
+_IN_URLS = f"{string.ascii_letters}{string.digits}_.-~".encode()
+"""Stands there as it is."""
+_MARKS = (b"\\u", b"%")
+"""A form that has one is only looked for where that stands."""
 _MARGIN = b"-----"
 """So the first and last line of a key begin, which is no secret."""
 
 
 class Blackout:
-    """Knows values also in Base64 at any place of a longer text, in hexadecimal, in URLs, in JSON, by lines."""
+    """Knows values also in Base64 at any place of a longer text, in hexadecimal, in URLs, in JSON, in HTML, by
+    lines."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values for form in _forms(value) if len(form) >= _FORM_BYTES_MIN}
         self._forms = sorted(forms, key=len, reverse=True)
+        self._by_mark: dict[bytes, list[bytes]] = {}
+        for form in self._forms:
+            mark = next((mark for mark in _MARKS if mark in form), b"")
+            self._by_mark.setdefault(mark, []).append(form)
         self.longest = len(self._forms[0]) if forms else 0
 
     def __bool__(self) -> bool:
@@ -69,7 +80,10 @@ class Blackout:
         begun = len(data)
         for form in self._forms:
             at = max(0, len(data) - len(form) + 1)
-            while (at := data.find(form[:1], at)) >= 0 and not form.startswith(data[at:]):
+            while (at := data.find(form[:1], at)) >= 0:
+                # The next few bytes tell mostly, and the rest may be long.
+                if form.startswith(data[at : at + _FORM_BYTES_MIN]) and form.startswith(data[at:]):
+                    break
                 at += 1
             if at >= 0:
                 begun = min(begun, at)
@@ -79,7 +93,7 @@ class Blackout:
         """Where values stand, in order and without overlaps."""
         found = []
         # Each by itself: a pattern of some hundred words is tried word by word at every byte.
-        for form in self._forms:
+        for form in chain.from_iterable(forms for mark, forms in self._by_mark.items() if mark in data):
             at = data.find(form)
             while at >= 0:
                 found.append((at, at + len(form)))
@@ -97,13 +111,17 @@ def _forms(value: str) -> Iterator[bytes]:
     raw = value.encode()
     yield raw
     yield from _lines(raw)
-    for ascii_only in (True, False):
-        escaped = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
+    for escaped in _in_json(value):
         yield escaped.encode()
-        yield json.dumps(escaped, ensure_ascii=ascii_only)[1:-1].encode()
-    for safe in (b"", b"/"):
-        quoted = b"".join(_quoted(byte, safe) for byte in raw)
-        yield from (quoted, quoted.replace(b"%20", b"+"))
+        yield escaped.replace("\\", "\\\\").replace('"', '\\"').encode()  # JSON in a text of JSON
+    for coded in (b"%%%02X", b"%%%02x"):
+        for plain in (_IN_URLS, _IN_URLS + b"/", b""):
+            known = {byte: bytes([byte]) if byte in plain else coded % byte for byte in set(raw)}
+            quoted = b"".join(map(known.__getitem__, raw))
+            yield quoted
+            if plain:
+                yield quoted.replace(b"%20", b"+")
+    yield from map(str.encode, _in_html(value))
     yield repr(value)[1:-1].encode()
     yield ascii(value)[1:-1].encode()
     yield raw.hex().encode()
@@ -124,8 +142,32 @@ def _lines(data: bytes) -> Iterator[bytes]:
             yield line
 
 
-def _quoted(byte: int, safe: bytes) -> bytes:
-    """As it stands in a URL."""
-    return (
-        bytes([byte]) if (chr(byte).isalnum() and byte < 128) or byte in b"_.-~" + safe else b"%%%02X" % byte
-    )
+def _in_json(value: str) -> Iterator[str]:
+    """As writers of it differ in what they write by its number: all, what is not ASCII, what means something in
+    HTML, or only what has to be."""
+    chars = set(value)
+    plain = {ord(char): json.dumps(char, ensure_ascii=False)[1:-1] for char in chars}
+    for number in ("\\u%04x", "\\u%04X"):
+        coded = {ord(char): _numbered(char, number) for char in chars}
+        others = {code: text for code, text in coded.items() if code > ord("~")}
+        for unsafe in ("", "<>&", "<>&\"'`+"):
+            meant = {code: text for code, text in coded.items() if chr(code) in unsafe}
+            yield value.translate(plain | meant)
+            yield value.translate(plain | others | meant)
+        yield value.translate(coded)
+
+
+def _numbered(char: str, number: str) -> str:
+    """What does not fit into 16 bits is two of them."""
+    code = ord(char)
+    if code <= 0xFFFF:
+        return number % code
+    return number % (0xD7C0 + (code >> 10)) + number % (0xDC00 + (code & 0x3FF))
+
+
+def _in_html(value: str) -> Iterator[str]:
+    """As writers of it differ in how they write quotes, and whether."""
+    text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for double in ('"', "&quot;", "&#34;"):
+        for single in ("'", "&#x27;", "&#39;", "&#039;", "&apos;"):
+            yield text.replace('"', double).replace("'", single)
