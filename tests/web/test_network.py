@@ -132,6 +132,24 @@ def test_a_body_has_a_bound(site: Site, port: int) -> None:
         assert line.ask("POST", "/api/v1/plans", plan_of(6_000_000))[0] == 201
 
 
+def test_who_asks_names_the_server(site: Site) -> None:
+    """RFC 9112, 3.2."""
+    with listening(site, Exposure(rate=0)) as port:
+        for version, named, status in (
+            ("1.1", "", 400),
+            ("1.1", "X-Host: a\r\n", 400),
+            ("1.1", "hOST: a\r\n", 200),
+            ("1.1", "Host:\r\n", 200),
+            ("1.0", "", 200),
+        ):
+            with Line(port) as line:
+                line.send(f"GET /health/live HTTP/{version}\r\n{named}\r\n".encode())
+                answered, headers, told = line.reply()
+                assert answered == status, (version, named)
+                if status == 400:
+                    assert "no Host header" in told["detail"] and headers["connection"] == "close"
+
+
 def plan_of(size: int) -> bytes:
     tasks = [{"title": "t", "description": "x" * size}]
     return json.dumps({"plan": "p", "source": None, "actor": "ada", "tasks": tasks}).encode()

@@ -152,6 +152,12 @@ class NetworkConnection(HttpConnection):
 
     def on_headers_complete(self) -> None:
         self._await_within(BODY_S)
+        if self._parser.get_http_version() == "1.1" and all(
+            name.lower() != b"host" for name, _ in self._headers
+        ):
+            self._refuse(
+                BadInput("the request has no Host header; nothing was changed", "name this server"), 400
+            )
         said = next((value for name, value in self._headers if name.lower() == b"content-length"), b"")
         if said.isdigit() and int(said[:20]) > web_http.body_bytes_max(self._target.decode("latin-1")):
             self._refuse_body()
