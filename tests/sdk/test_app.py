@@ -66,6 +66,8 @@ def test_an_app_is_called_as_an_agent_may_be(name: str):
     [
         ({"title": "\ud800"}, "surrogates"),
         ({"title": ""}, "length >= 1"),
+        ({"title": "a\0b"}, "NUL character"),
+        ({"tags": ["a\0"]}, "NUL character"),
         ({"tags": "abc"}, "is one text"),
         ({"tags": [7]}, "got `int`"),
         ({"timeout": 0}, "end before it begins"),
@@ -84,7 +86,13 @@ def test_progress_that_cannot_be_is_refused_and_the_task_goes_on(app: muster.App
     @app.task
     def tell(ctx: muster.TaskContext) -> list[str]:
         said = []
-        for done, step in ((float("nan"), "x"), (float("inf"), "x"), (1, "\ud800"), (1, "x" * 20_000)):
+        for done, step in (
+            (float("nan"), "x"),
+            (float("inf"), "x"),
+            (1, "\ud800"),
+            (1, "x" * 20_000),
+            (1, "a\0"),
+        ):
             with pytest.raises(BadInput) as refused:
                 ctx.progress(done, step=step)
             said.append(str(refused.value))
@@ -92,7 +100,26 @@ def test_progress_that_cannot_be_is_refused_and_the_task_goes_on(app: muster.App
         return said
 
     with app.running():
-        assert len(tell.enqueue().result(PATIENCE_S)) == 4
+        assert len(tell.enqueue().result(PATIENCE_S)) == 5
+
+
+def test_no_step_has_a_nul_in_its_name(app: muster.App):
+    ran: list[str] = []
+
+    @app.task
+    def build(ctx: muster.TaskContext) -> None:
+        ctx.step("a", ran.append, "a")
+        ctx.step("a\0b", ran.append, "b")
+
+    @app.task
+    async def build_async(ctx: muster.AsyncTaskContext) -> None:
+        await ctx.step("a\0b", ran.append, "b")
+
+    with app.running():
+        for task in (build, build_async):
+            with pytest.raises(muster.TaskFailed, match="NUL character; it was not run"):
+                task.enqueue().result(PATIENCE_S)
+    assert ran == ["a"]
 
 
 def test_a_failure_is_tried_again_and_told(app: muster.App):

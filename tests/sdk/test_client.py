@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 import pytest
 
 import muster
+from muster.config.project import Project
 from muster.model.errors import BadInput, NotFound
 from muster.model.states import TaskStatus
-from muster.sdk.links import EMBEDDED
+from muster.sdk.links import EMBEDDED, owning
 from muster_command import run_muster
 from patience import PATIENCE_S
 
@@ -121,6 +123,17 @@ while True:
     client.tasks()
     print("asked", flush=True)
 """
+
+
+@pytest.mark.parametrize("embedded", [True, False])
+def test_a_nul_is_refused_before_anything_is_added(tmp_path: Path, embedded: bool):
+    up = owning(Project(tmp_path)) if embedded else contextlib.nullcontext()
+    with up, muster.Client(tmp_path) as client:
+        for title, prompt in (("a\0b", "c"), ("a", "b\0c"), ("a\\\0", "")):
+            with pytest.raises(BadInput, match="NUL character; nothing was"):
+                client.add(title, prompt)
+        client.add("a\\u0000 is how JSON writes it", "b")
+        assert len(client.tasks()) == 1
 
 
 def test_who_only_asks_keeps_no_program_from_its_store(tmp_path: Path):

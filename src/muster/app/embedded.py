@@ -30,6 +30,7 @@ from muster.hosts.forked_child import keep_from_children
 from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable
+from muster.model.nul import holds_nul
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.runtimes.local import SystemClock
@@ -145,8 +146,11 @@ class EmbeddedOwner:
 
     def enqueue(self, command: c.Enqueue) -> Enqueued:
         """Raises what refuses it."""
+        data = msgspec.json.encode(command)
+        if holds_nul(data):
+            raise BadInput("the task holds a NUL character; nothing was added", "remove it")
         try:
-            checked = _ENQUEUE.decode(msgspec.json.encode(command))
+            checked = _ENQUEUE.decode(data)
         except msgspec.ValidationError as error:
             raise BadInput(f"invalid task: {error}; nothing was added") from error
         added = self._engine.call(checked)

@@ -136,7 +136,9 @@ class Attempting:
     # -- what is kept
 
     def next_name(self, name: str) -> str:
-        """Steps of one name are told apart by their order."""
+        """Steps of one name are told apart by their order.  Raises BadInput."""
+        if "\0" in name:
+            raise BadInput(f"step {name!r} holds a NUL character; it was not run", "another name")
         self._names[name] += 1
         number = self._names[name]
         return name if number == 1 else f"{name}#{number}"

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from muster.model.errors import BadInput
+from muster.model.nul import holds_nul
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,7 +38,10 @@ def checked(made: S, what: str) -> S:
     """`made`, where it is as whoever sends it over HTTP may have it.  Raises BadInput."""
     try:
         with _LOCK:
-            return msgspec.json.decode(msgspec.json.encode(made), type=type(made))
+            data = msgspec.json.encode(made)
+            if holds_nul(data):
+                raise ValueError("it holds a NUL character")
+            return msgspec.json.decode(data, type=type(made))
     except (TypeError, ValueError, OverflowError) as error:
         raise BadInput(f"{what} cannot be: {error}; nothing was changed") from error
 

@@ -17,6 +17,7 @@ from msgspec import Meta, Struct
 from muster.model import commands as c
 from muster.model.access import Caller
 from muster.model.errors import BadInput, CallerError, MusterError, PreconditionFailed, TooLarge, TooMany
+from muster.model.nul import holds_nul
 
 S = TypeVar("S", bound=Struct)
 
@@ -44,9 +45,6 @@ JSON = "application/json"
 PROBLEM = "application/problem+json"
 """RFC 9457."""
 _encode = msgspec.json.Encoder().encode
-
-_ESCAPED_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-"""The character itself, not a text about it: an even number of backslashes stands before."""
 
 
 class Body(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -225,7 +223,7 @@ def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[An
     """Raises BadInput that names the invalid field."""
     if data is None:
         raise TooLarge("the request has more bytes than are taken here; nothing was changed")
-    if b"\\u0000" in data and _ESCAPED_NUL.search(data):
+    if holds_nul(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
     if too_deep(data):
         raise TooLarge(
