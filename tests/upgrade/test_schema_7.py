@@ -226,6 +226,35 @@ def test_of_two_that_open_it_at_once_one_waits(store: Path) -> None:
     assert [path.name for path in (store.parent / "backups").iterdir()] == ["schema-7.db"]
 
 
+@pytest.mark.parametrize("settings", ["", '[log]\nformat = "json"\n'])
+def test_a_crew_in_the_background_tells_it_too(folder: Path, store: Path, settings: str) -> None:
+    with (folder / "muster.toml").open("a") as file:
+        file.write(settings)
+    try:
+        begun = run_muster(folder, "up", "--daemon", "--workers", "1")
+        assert begun.returncode == 0, begun.stdout + begun.stderr
+        assert f"{store} was upgraded from schema 7; as it was it is kept in" in begun.stderr
+    finally:
+        told(folder, "down")
+    again = run_muster(folder, "up", "--daemon", "--workers", "1")
+    told(folder, "down")
+    assert again.returncode == 0 and "upgraded" not in again.stdout + again.stderr
+
+
+def test_a_crew_in_the_foreground_tells_it_too(folder: Path, store: Path) -> None:
+    argv = [sys.executable, "-m", "muster.cli.main", "up", "--workers", "1"]
+    up = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        assert up.stdout is not None
+        said = [up.stdout.readline()]
+        while said[-1] and not said[-1].startswith("Up "):
+            said.append(up.stdout.readline())
+        assert f"{store} was upgraded from schema 7" in "".join(said)
+    finally:
+        told(folder, "down")
+        up.communicate(timeout=PATIENCE_S)
+
+
 def test_two_commands_at_once_both_answer(folder: Path, store: Path) -> None:
     argv = [sys.executable, "-m", "muster.cli.main", "status"]
     both = [

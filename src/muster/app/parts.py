@@ -18,7 +18,7 @@ from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.hosts.file_lock import refuse_shared
 from muster.hosts.full_disk import NO_SPACE
 from muster.hosts.log_file import LogFile, LogPlace
-from muster.hosts.logs import log_lines, read_line
+from muster.hosts.logs import UPGRADED, log_lines, read_line
 from muster.hosts.process_table import at_work_in
 from muster.hosts.trace import trace_with
 from muster.model.commands import Offer
@@ -181,6 +181,12 @@ def traced(name: str, config: Config) -> Iterator[None]:
     finally:
         trace_with(None)
         tracer.close()
+
+
+def upgraded(log_file: Path, place: LogPlace) -> str:
+    """What was said there of a store that was upgraded; empty: none was."""
+    lines = LogFile(log_file).since(place, -1).decode(errors="replace").splitlines()
+    return next((message for line in lines if UPGRADED in (message := read_line(line)[2])), "")
 
 
 def last_words(log_file: Path, place: LogPlace) -> str:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, closing, suppress
 
 from muster.app.crew import READY_S, SupervisedCrew
 from muster.app.interrupts import Interrupts
-from muster.app.parts import last_words, make_state_dir, python_module
+from muster.app.parts import last_words, make_state_dir, python_module, upgraded
 from muster.app.settings import load_config
 from muster.cli.attention import Attention
 from muster.cli.context import actor, project_of
@@ -72,6 +72,7 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
     )
     count = args.workers or config.workers.number(cores())
     manager = ServiceManager.taken_from(os.environ)
+    begins = LogFile(project.log_file).end()
     with Interrupts(reloads=bool(manager)).counting() as interrupts:
         try:
             crew = SupervisedCrew(
@@ -88,6 +89,8 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
             raise
         with ExitStack() as stack, crew:
             if crew.start():
+                if words := upgraded(project.log_file, begins):
+                    show.say(words)
                 show.say(f"Up       {counted(count, 'worker')}; `muster down` or Ctrl-C stops them")
                 if serving := getattr(args, "serving", ""):
                     show.say(f"Serving  {_listening(crew.control, serving)}")
@@ -134,6 +137,8 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
             words = last_words(project.log_file, begins)
             raise StoreFault(f"the crew did not start: {words}{goes_on}", "muster doctor")
         time.sleep(0.05)
+    if words := upgraded(project.log_file, begins):
+        log.warning("%s", words)
     api, serving = Api(Connection(project.socket)), getattr(args, "serving", "")
     more = [f"Serving  {_listening(api, serving)}"] if serving else []  # by then it is the owner that stays
     owner = api.get("/api/v1/owner")["pid"]

@@ -74,6 +74,13 @@ class LogFile:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         return os.open(self.path, flags, 0o600)
 
+    def end(self) -> LogPlace:
+        """What is written later comes after it, also where there is no log yet."""
+        with suppress(FileNotFoundError):
+            found = self.path.stat()
+            return LogPlace(found.st_ino, found.st_size)
+        return LogPlace(0, 0)
+
     def since(self, place: LogPlace, limit: int) -> bytes:
         """What was written after that, also where it was turned meanwhile."""
         said = b""

@@ -17,6 +17,8 @@ from muster.hosts.log_file import LogFile
 
 JSON = "json"
 """In place of a line for people."""
+UPGRADED = "was upgraded from schema"
+"""Of a store: whoever has started that process has to know."""
 
 
 class Named(Protocol):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import apsw
 
+from muster.hosts.logs import UPGRADED
 from muster.hosts.plain_files import sync_folder
 from muster.model.errors import MusterError, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.stores.sqlite.copies import examine
@@ -79,7 +80,7 @@ def _upgrade(old: apsw.Connection, path: Path) -> None:
         _remove(draft)
     sync_folder(path.parent)
     _witness(path)
-    log.warning("%s was upgraded from schema %d; as it was it is kept in %s", path, UPGRADED_SCHEMA, kept)
+    log.warning("%s %s %d; as it was it is kept in %s", path, UPGRADED, UPGRADED_SCHEMA, kept)
 
 
 def _remove(draft: Path) -> None:
