@@ -211,3 +211,44 @@ def test_a_pause_is_right_whatever_has_happened(site: Site, reader: Reader) -> N
     assert statuses(site)["a"] == "PENDING"
     reader.send(many)
     assert statuses(site)["a"] == "PAUSED"
+
+
+def another_task(site: Site) -> None:
+    site.post("/api/v1/agent-tasks", {"title": "one more", "plan": "api", "actor": "user:bob"})
+
+
+def paused(site: Site) -> None:
+    site.post("/api/v1/plans/api/pause", {"actor": "user:bob"})
+
+
+@pytest.mark.parametrize("change", [another_task, paused])
+def test_a_plan_is_cancelled_as_it_was_seen(
+    site: Site, reader: Reader, change: Callable[[Site], None]
+) -> None:
+    site.enqueue("a", "b")
+    page = reader.get("/plans/api/cancel")
+    assert "2 tasks will be ended" in page.text
+    change(site)
+    refused = reader.send(page.form("Cancel"), reason="no <use>")
+    assert refused.status == 412 and "has changed since you looked; nothing was changed" in refused.text
+    assert ("3 tasks will" in refused.text) == (change is another_task)
+    assert ("the plan is paused" in refused.text) == (change is paused)
+    assert "no &lt;use&gt;" in refused.text, "what was typed is given back"
+    assert "CANCELLED" not in statuses(site).values()
+    assert reader.send(refused.form("Cancel")).path == "/plans/api?done=cancel"
+    assert set(statuses(site).values()) == {"CANCELLED"}
+
+
+def test_a_plan_with_less_to_end_is_cancelled(site: Site, reader: Reader) -> None:
+    """Its agents have gone on meanwhile, and what was asked for is meant all the same."""
+    numbers = site.enqueue("a", "b")
+    page = reader.get("/plans/api/cancel")
+    site.post(f"/api/v1/agent-tasks/{numbers['a']}/cancel", {"actor": "user:bob"})
+    assert reader.send(page.form("Cancel")).path == "/plans/api?done=cancel"
+    assert set(statuses(site).values()) == {"CANCELLED"}
+
+
+def test_programs_cancel_a_plan_whatever_has_happened(site: Site) -> None:
+    site.enqueue("a", "b")
+    site.post("/api/v1/plans/api/cancel", {"actor": "user:bob"})
+    assert set(statuses(site).values()) == {"CANCELLED"}

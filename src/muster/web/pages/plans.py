@@ -11,6 +11,7 @@ from muster.model.errors import NotFound
 from muster.model.forms import PLAN_ACTIONS, Action, body_of_form, possible_for_plan
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
+from muster.model.states import FINAL
 from muster.model.views import TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
@@ -88,10 +89,14 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
 @routes.get("/plans/{plan}/{action}")
 async def confirm(web: Backend, request: Request, plan: str, action: str) -> Reply:
     """Asks before it is done."""
+    return await _form(web, request, plan, action)
+
+
+async def _form(web: Backend, request: Request, plan: str, action: str, old: Json | None = None) -> Reply:
+    """Its form; `old` is what an earlier one has said, where the plan is another one by now."""
     from muster.web.pages.render import json_of, page
 
-    progress = json_of(await web.queries.plan(plan))
-    wanted = _known(action)
+    progress, wanted = json_of(await web.queries.plan(plan)), _known(action)
     refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
     coming = None
     if action == "merge":
@@ -110,16 +115,47 @@ async def confirm(web: Backend, request: Request, plan: str, action: str) -> Rep
                 running=False,
             )
     return page(
-        request, "confirm_plan.html", action=action, plan=progress["plan"], wanted=wanted, coming=coming
+        request,
+        "confirm_plan.html",
+        status=412 if old else 200,
+        action=action,
+        plan=progress["plan"],
+        wanted=wanted,
+        coming=coming,
+        ends=_unfinished(progress["plan"]),
+        seen=_seen(progress["plan"]),
+        changed=bool(old),
+        values={field.name: (old or {}).get(field.name, "") for field in wanted.fields},
     )
+
+
+def _unfinished(plan: Json) -> int:
+    return sum(number for status, number in plan["counts"].items() if status not in FINAL)
+
+
+def _seen(plan: Json) -> str:
+    """As what whoever cancels it has seen the plan."""
+    return f"{_unfinished(plan)} {plan['paused'] or ''}".strip()
+
+
+def _is_more(plan: Json, seen: str) -> bool:
+    """Whether there is more to end than whoever cancels it has seen, or somebody has paused or resumed it."""
+    number, _, paused = seen.partition(" ")
+    if not (number.isdecimal() and len(number) < 10):
+        return True  # no form of ours says so
+    return _unfinished(plan) > int(number) or paused != (plan["paused"] or "")
 
 
 @routes.post("/plans/{plan}/{action}")
 async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     """Does it, and shows the page again."""
+    from muster.web.pages.render import json_of
+
     fields = posted(request)
-    await web.queries.plan(plan)
+    found = json_of(await web.queries.plan(plan))["plan"]
     wanted = _known(action)
+    if action == "cancel" and "seen" in fields and _is_more(found, fields["seen"]):
+        return await _form(web, request, plan, action, fields)
     here = f"/plans/{quote(plan, safe='')}"
     reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields))
     if reply.status >= 400:
