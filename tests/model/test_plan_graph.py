@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from muster.model.forecast import TimedTask, forecast, missed_by, peak
+from statistics import quantiles
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muster.model.forecast import TimedTask, forecast, missed_by, peak, quarters
 from muster.model.plan_graph import critical_path, depths, downwards, lengths_below
 
 DIAMOND = {4: [2, 3], 2: [1], 3: [1], 1: []}
@@ -102,3 +107,37 @@ def test_a_past_plan_tells_how_wrong_it_was() -> None:
 def test_how_many_were_at_work_at_once() -> None:
     assert peak({1: done(0, 10), 2: done(10, 20), 3: done(15, 20)}, 30) == 2
     assert peak({}, 0) == 1
+
+
+TIMES = st.lists(st.integers(0, 10**10), min_size=2, max_size=50).map(sorted)
+
+
+@given(TIMES, st.data())
+def test_quarters_are_those_of_the_standard_library(took: list[int], data: st.DataObject) -> None:
+    begin = data.draw(st.integers(0, len(took) - 2))
+    assert list(quarters(took, begin)) == quantiles(took[begin:], n=4, method="inclusive")
+    assert quarters(took, len(took) - 1) == (took[-1],) * 3, "of a single one"
+
+
+class CountedTime(int):
+    """Knows how often two such times were compared."""
+
+    compared = 0
+
+    def __sub__(self, other: int) -> CountedTime:
+        return CountedTime(int(self) - int(other))
+
+    def __lt__(self, other: int) -> bool:
+        CountedTime.compared += 1
+        return int(self) < int(other)
+
+
+def test_twice_the_tasks_do_not_take_four_times_as_long() -> None:
+    def compared(number: int) -> int:
+        CountedTime.compared = 0
+        tasks = {at: done(CountedTime(at), CountedTime(3 * at + 5)) for at in range(number)}
+        tasks |= {at: TimedTask((at - number,), None, None) for at in range(number, 2 * number)}
+        assert forecast(tasks, number) is not None
+        return CountedTime.compared
+
+    assert 0 < compared(400) < 2.5 * compared(200)

@@ -10,11 +10,11 @@ and the third quarter in place of the middle.  What waits for a person, and what
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from statistics import quantiles
 from typing import NamedTuple
 
-from muster.model.plan_graph import lengths_below
+from muster.model.plan_graph import downwards, lengths_below
 
 LEAST_DONE = 3
 """Fewer tell nothing."""
@@ -52,11 +52,11 @@ class Forecast(NamedTuple):
 
 def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
     """None where too few are done, or nothing is left."""
-    took = [
+    took = sorted(
         one.ended_ms - one.begun_ms
         for one in tasks.values()
         if one.ended_ms is not None and one.begun_ms is not None
-    ]
+    )
     standing = _standing(tasks)
     left = {
         number: one
@@ -67,14 +67,18 @@ def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
     if len(took) < LEAST_DONE or not work:
         return None
     at_once = peak(tasks, now_ms)
-    spans = {number: _spans_of(one, now_ms, took) for number, one in left.items()}
+    usual = quarters(took)
+    spans = {
+        number: usual if one.begun_ms is None and not one.group else _spans_of(one, now_ms, took)
+        for number, one in left.items()
+    }
+    order = _Order.of(left)
     early, middle, late = (
-        _laid_out(left, now_ms, {number: span[part] for number, span in spans.items()}, at_once)
+        _laid_out(order, now_ms, {number: span[part] for number, span in spans.items()}, at_once)
         for part in range(3)
     )
-    typical = round(_quarters(took)[1])
-    beyond = sum(_at_work_ms(one, now_ms) >= max(took) for one in left.values() if one.begun_ms is not None)
-    return Forecast(middle, early, late, typical, at_once, work, len(standing), beyond)
+    beyond = sum(_at_work_ms(one, now_ms) >= took[-1] for one in left.values() if one.begun_ms is not None)
+    return Forecast(middle, early, late, round(usual[1]), at_once, work, len(standing), beyond)
 
 
 def missed_by(tasks: Mapping[int, TimedTask]) -> float | None:
@@ -115,12 +119,9 @@ def _as_of(one: TimedTask, then_ms: int) -> TimedTask:
 
 
 def _standing(tasks: Mapping[int, TimedTask]) -> set[int]:
-    children: dict[int, list[int]] = {}
-    for number, one in tasks.items():
-        for parent in one.parents:
-            children.setdefault(parent, []).append(number)
-    found: set[int] = set()
     todo = [number for number, one in tasks.items() if one.stands]
+    children = _children({number: one.parents for number, one in tasks.items()}) if todo else {}
+    found: set[int] = set()
     while todo:
         number = todo.pop()
         if number not in found and tasks[number].ended_ms is None and not tasks[number].over:
@@ -129,19 +130,39 @@ def _standing(tasks: Mapping[int, TimedTask]) -> set[int]:
     return found
 
 
-def _laid_out(left: Mapping[int, TimedTask], now_ms: int, took: Mapping[int, float], places: int) -> int:
-    """When the last of them ends."""
-    parents: dict[int, Sequence[int]] = {
-        number: [parent for parent in one.parents if parent in left] for number, one in left.items()
-    }
-    below = lengths_below(parents, took)
-    waits = {number: len(above) for number, above in parents.items()}
-    children: dict[int, list[int]] = {}
+class _Order(NamedTuple):
+    """What is left, as it may begin: the same whatever each of it takes."""
+
+    begun: dict[int, bool]
+    parents: dict[int, Sequence[int]]
+    children: dict[int, list[int]]
+    upwards: list[int]
+
+    @classmethod
+    def of(cls, left: Mapping[int, TimedTask]) -> _Order:
+        parents: dict[int, Sequence[int]] = {
+            number: [parent for parent in one.parents if parent in left] for number, one in left.items()
+        }
+        begun = {number: one.begun_ms is not None for number, one in left.items()}
+        return cls(begun, parents, _children(parents), list(downwards(parents))[::-1])
+
+
+def _children(parents: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
     for number, above in parents.items():
         for parent in above:
-            children.setdefault(parent, []).append(number)
+            found.setdefault(parent, []).append(number)
+    return found
+
+
+def _laid_out(order: _Order, now_ms: int, took: Mapping[int, float], places: int) -> int:
+    """When the last of them ends."""
+    below = lengths_below(order.parents, took, order.upwards)
+    waits = {number: len(above) for number, above in order.parents.items()}
     # What is at work already has its place.
-    ready = [(left[number].begun_ms is None, -below[number], number) for number in left if not waits[number]]
+    ready = [
+        (not order.begun[number], -below[number], number) for number, above in waits.items() if not above
+    ]
     heapq.heapify(ready)
     at_work: list[tuple[float, int]] = []
     now = float(now_ms)
@@ -150,27 +171,35 @@ def _laid_out(left: Mapping[int, TimedTask], now_ms: int, took: Mapping[int, flo
             _, _, number = heapq.heappop(ready)
             heapq.heappush(at_work, (now + took[number], number))
         now, done = heapq.heappop(at_work)
-        for child in children.get(done, ()):
+        for child in order.children.get(done, ()):
             waits[child] -= 1
             if not waits[child]:
-                heapq.heappush(ready, (left[child].begun_ms is None, -below[child], child))
+                heapq.heappush(ready, (not order.begun[child], -below[child], child))
     return round(now)
 
 
 def _spans_of(one: TimedTask, now_ms: int, took: Sequence[int]) -> tuple[float, ...]:
-    """What it still takes: in the first quarter, the middle and the third."""
+    """What one at work, or a group, still takes: in the first quarter, the middle and the third.  `took` is sorted."""
     if one.group:
         return (0.0, 0.0, 0.0)
     so_far = _at_work_ms(one, now_ms)
-    longer = [each for each in took if each > so_far] if one.begun_ms is not None else took
-    if not longer:
+    shorter = bisect_right(took, so_far)
+    if shorter == len(took):
         return tuple(part * so_far for part in BEYOND)
-    return tuple(each - so_far for each in _quarters(longer))
+    return tuple(each - so_far for each in quarters(took, shorter))
 
 
 def _at_work_ms(one: TimedTask, now_ms: int) -> int:
     return 0 if one.begun_ms is None else max(0, now_ms - one.begun_ms)
 
 
-def _quarters(took: Sequence[int]) -> Sequence[float]:
-    return quantiles(took, n=4, method="inclusive") if len(took) > 1 else (took[0],) * 3
+def quarters(took: Sequence[int], begin: int = 0) -> tuple[float, ...]:
+    """Of those from there on, which are sorted: as `statistics.quantiles(n=4, method="inclusive")`."""
+    last = len(took) - begin - 1
+    found = []
+    for part in (1, 2, 3):
+        at, beyond = divmod(part * last, 4)
+        here = took[begin + at]
+        there = took[begin + at + 1] if beyond else here
+        found.append((here * (4 - beyond) + there * beyond) / 4)
+    return tuple(found)

@@ -17,14 +17,16 @@ def downwards(parents: Parents) -> Iterator[int]:
         todo = [root]
         while todo:
             number = todo[-1]
+            if number in told:  # several wait for it
+                todo.pop()
+                continue
             unknown = [parent for parent in parents[number] if parent not in told]
             if unknown:
                 todo += unknown
                 continue
             todo.pop()
-            if number not in told:
-                told.add(number)
-                yield number
+            told.add(number)
+            yield number
 
 
 def depths(parents: Parents) -> dict[int, int]:
@@ -52,10 +54,15 @@ def critical_path(parents: Parents, took: Mapping[int, float]) -> list[int]:
     return chain[::-1]
 
 
-def lengths_below(parents: Parents, took: Mapping[int, float]) -> dict[int, float]:
-    """How long what follows each takes at least, itself included."""
+def lengths_below(
+    parents: Parents, took: Mapping[int, float], upwards: Sequence[int] = ()
+) -> dict[int, float]:
+    """How long what follows each takes at least, itself included.
+
+    `upwards`: all of them, each before all that it waits for, where somebody knows that already.
+    """
     below = {number: took.get(number, 0.0) for number in parents}
-    for number in reversed(list(downwards(parents))):
+    for number in upwards or list(downwards(parents))[::-1]:
         for parent in parents[number]:
             below[parent] = max(below[parent], took.get(parent, 0.0) + below[number])
     return below
