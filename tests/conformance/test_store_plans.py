@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from store_rows import NOW, PLAN_ID, Subject, new_task
+from store_rows import LANE_ID, NOW, PLAN_ID, Subject, make_attempt, make_event, new_task
 
 from muster.model import commands as c
 from muster.model.edits import Edit, KeptTask, task_fields_of
 from muster.model.plan_sync import SyncState
-from muster.model.states import TaskStatus
+from muster.model.states import AttemptStatus, PauseReason, TaskStatus
+from muster.model.task import REMOVED
 
 
 def kept(subject: Subject) -> dict[str, KeptTask]:
@@ -107,3 +108,66 @@ def test_tasks_of_other_files_are_found_by_the_names_of_their_boxes_and_by_their
     assert [one.id for one in subject.read("namesakes", *asked, later)] == [5, 6, 7]
     subject.tx("set_sync_state", PLAN_ID + 1, SyncState(owed={"v": True}))
     assert [one.id for one in subject.read("namesakes", *asked, later)] == [5, 6, 7, 8]
+
+
+def test_outlines_of_a_plan_come_in_portions(subject: Subject) -> None:
+    subject.add_plan()
+    subject.add_plan("other", PLAN_ID + 1)
+    subject.add(
+        new_task(4, "x", plan_id=PLAN_ID + 1, status=TaskStatus.FAILED),
+        new_task(5, "a", title="First", status=TaskStatus.FAILED, error="odd"),
+        new_task(6, is_group=True, key="g"),
+        new_task(7),
+        new_task(8, "b", status=TaskStatus.CANCELLED, error=REMOVED),
+    )
+    subject.add(new_task(9, "c", after=((4, False), (6, True))), new_task(10, "d", after=((6, False),)))
+    first = subject.read("outlines", PLAN_ID, 0, 4)
+    assert [one.key for one in first] == ["a", "g", "7", "b"]
+    rest = subject.read("outlines", PLAN_ID, first[-1].id, 4)
+    assert [(one.key, sorted(one.after), one.unmet, one.stranded) for one in rest] == [
+        ("c", [4, 6], 1, True),
+        ("d", [6], 1, False),
+    ]
+    failed, group, ready, removed = first
+    assert (failed.title, failed.status, failed.error, failed.ready) == (
+        "First",
+        TaskStatus.FAILED,
+        "",
+        False,
+    )
+    assert group.is_group and not group.ready and ready.ready and ready.lane_id == LANE_ID
+    assert removed.error == REMOVED and removed.ended_at_ms == NOW.wall_ms
+    assert subject.read("outlines", PLAN_ID + 2, 0, 4) == []
+
+
+def test_an_outline_tells_of_the_attempt_that_holds_the_task(subject: Subject) -> None:
+    subject.add_plan()
+    subject.add(
+        new_task(5, "a", status=TaskStatus.RUNNING, epoch=2, started_at_ms=7),
+        new_task(6, "b", status=TaskStatus.PAUSED, epoch=1, paused_reason=PauseReason.QUESTION),
+    )
+    subject.write(
+        opened=[
+            make_attempt(5, 1, status=AttemptStatus.LOST, ended_at_ms=3),
+            make_attempt(5, 2, status=AttemptStatus.STOPPING),
+            make_attempt(6, 1, status=AttemptStatus.RELEASED, ended_at_ms=3),
+        ]
+    )
+    held, paused = subject.read("outlines", PLAN_ID, 0, 10)
+    assert (held.attempt_status, held.started_at_ms, held.paused_reason) == (AttemptStatus.STOPPING, 7, None)
+    assert (paused.attempt_status, paused.paused_reason) == (None, PauseReason.QUESTION)
+
+
+def test_what_happened_to_a_plan_is_told_from_what_happened_elsewhere(subject: Subject) -> None:
+    subject.add_plan()
+    subject.add_plan("other", PLAN_ID + 1)
+    subject.add(new_task(5, "a"), new_task(6, "b", plan_id=PLAN_ID + 1))
+    subject.write(events=[make_event(5, 1), make_event(6, 1)])
+    newest = subject.read("last_event_id")
+    assert subject.read("happened_since", PLAN_ID, 0) and subject.read("happened_since", PLAN_ID + 1, 0)
+    assert not subject.read("happened_since", PLAN_ID, newest)
+    subject.write(events=[make_event(6, 2)])
+    assert subject.read("happened_since", PLAN_ID + 1, newest)
+    assert not subject.read("happened_since", PLAN_ID, newest)
+    subject.write(events=[make_event(PLAN_ID, 1)])
+    assert subject.read("happened_since", PLAN_ID, newest), "of the plan itself"

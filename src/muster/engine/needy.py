@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from muster.model.states import TaskStatus
+from muster.model.outlines import TaskOutline
+from muster.model.states import TaskStatus, asks_a_person
 from muster.model.views import TaskFilter, TaskView
 from muster.ports.store import Reads
 
@@ -43,6 +44,23 @@ async def needy(reads: Reads, judged: Judge, plan_id: int | None) -> Needy:
     found.sort(key=lambda task: (_ORDER.index(task.status), task.updated_at_ms))
     complete = len(tops) < LANES_MAX and all(len(page) < most for page, most in pages)
     return Needy(tuple(found), complete)
+
+
+async def standing(judged: Judge, tasks: Sequence[TaskOutline]) -> set[int]:
+    """Those of a plan's tasks that wait for a person, without a whole view of each.
+
+    Of no more than LANES_MAX lanes it is known who may take what is ready in them.
+    """
+    found = {task.id for task in tasks if task.stranded or asks_a_person(task.status, task.paused_reason)}
+    lanes: dict[int, list[int]] = {}
+    for task in tasks:
+        if task.ready:
+            lanes.setdefault(task.lane_id, []).append(task.id)
+    by_top = {ids[0]: ids for ids in lanes.values()}
+    for top in await _of(judged, list(by_top)[:LANES_MAX]):
+        if top.needs_person:
+            found.update(by_top[top.id])
+    return found
 
 
 async def _of(judged: Judge, ids: list[int]) -> list[TaskView]:

@@ -21,7 +21,7 @@ from muster.model.answers import Answer, Enqueued
 from muster.model.commands import Spec
 from muster.model.scalars import Count, Id
 from muster.model.states import FILE_ORDER, HELD, PHASES, TaskStatus
-from muster.model.task import REMOVED, TaskFields
+from muster.model.task import TaskFields, is_gone
 
 
 class PlanTask(Spec, frozen=True, kw_only=True, omit_defaults=True):
@@ -96,9 +96,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     @property
     def gone(self) -> bool:
         """The file has taken it out already."""
-        return self.status is TaskStatus.ARCHIVED or (
-            self.status is TaskStatus.CANCELLED and self.error == REMOVED
-        )
+        return is_gone(self.status, self.error)
 
     @property
     def begun(self) -> bool:

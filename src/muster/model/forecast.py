@@ -179,7 +179,10 @@ def _laid_out(order: _Order, now_ms: int, took: Mapping[int, float], places: int
 
 
 def _spans_of(one: TimedTask, now_ms: int, took: Sequence[int]) -> tuple[float, ...]:
-    """What one at work, or a group, still takes: in the first quarter, the middle and the third.  `took` is sorted."""
+    """What one at work, or a group, still takes: in the first quarter, the middle and the third.
+
+    `took` is sorted.
+    """
     if one.group:
         return (0.0, 0.0, 0.0)
     so_far = _at_work_ms(one, now_ms)

@@ -38,6 +38,12 @@ CANCELLED, REMOVED = "cancelled", "removed"
 """`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
 out of its plan file."""
 
+
+def is_gone(status: TaskStatus, error: str) -> bool:
+    """Its plan does not have it any more."""
+    return status is TaskStatus.ARCHIVED or (status is TaskStatus.CANCELLED and error == REMOVED)
+
+
 PERSON = "person"
 """`TaskFields.review` of a task whose work a person accepts; no agent can have this name."""
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.model.outlines import TaskOutline
 from muster.model.pools import CLOSING, Pool
 from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT, ROOM
@@ -125,7 +126,7 @@ class Reason(NamedTuple):
     """The command that gets it going, where one does."""
 
 
-def state_of(task: TaskView) -> str:
+def state_of(task: TaskView | TaskOutline) -> str:
     if task.status is TaskStatus.PENDING and (task.unmet or task.is_group):
         return "blocked"
     if task.status is TaskStatus.PENDING:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from muster.model.edits import BoxName, KeptTask, Namesake
+from muster.model.outlines import TaskOutline
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Plan
 from muster.model.views import PlanView
@@ -75,6 +76,18 @@ class PlanReads(Protocol):
 
     async def paused_plans(self) -> list[PlanView]:
         """Those that give out no work, without their counts."""
+
+    async def outlines(self, plan_id: int, after_id: int, limit: int) -> list[TaskOutline]:
+        """The plan's tasks with numbers above `after_id`, by their numbers.
+
+        Costs as much as the plan is long, however many other tasks there are.
+        """
+
+    async def happened_since(self, plan_id: int, event_id: int) -> bool:
+        """Whether the plan or one of its tasks has an event after that one.
+
+        Costs as much as there are events since.
+        """
 
     async def plan_sources(self) -> list[Plan]: ...
 

@@ -18,6 +18,7 @@ from muster.model.as_stored import json_reader
 from muster.model.edits import KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
+from muster.model.outlines import TaskOutline
 from muster.model.rows import Lane, NewTask, Plan, WorkerRow
 from muster.model.secrets import Secret
 from muster.model.task import Attempt, Task, TaskFields
@@ -132,6 +133,7 @@ secret_of = reader(Secret)
 hook_message_of = reader(HookMessage)
 kept_of = reader(KeptTask)
 task_view_of = reader(TaskView)
+outline_of = reader(TaskOutline)
 attempt_view_of = reader(AttemptView)
 event_view_of = reader(EventView)
 

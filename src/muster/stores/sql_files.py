@@ -15,6 +15,7 @@ from muster.model.access import BROWSER, Member, Token
 from muster.model.agents import AgentBeat, AgentRow
 from muster.model.edits import KeptTask
 from muster.model.events import Event
+from muster.model.outlines import TaskOutline
 from muster.model.rows import Lane, Plan, WorkerRow
 from muster.model.seals import Seal
 from muster.model.secrets import Secret
@@ -54,7 +55,7 @@ def filled_in(own: Path) -> dict[str, str]:
     filled = {"by_id": "$by_id", **fragments}
     ended = "coalesce(revoked_at_ms, expires_at_ms)"
     filled["old_session"] = f"FROM tokens WHERE name = '{BROWSER}' AND {ended} < ?1"
-    for shown in (KeptTask, TaskView):
+    for shown in (KeptTask, TaskView, TaskOutline):
         kind = shown.__name__.lower()
         columns = (fragments.get(f"{kind}_{name}", f"t.{name}") for name in shown.__struct_fields__)
         filled[f"{kind}_columns"] = ", ".join(columns)

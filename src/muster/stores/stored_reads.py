@@ -13,6 +13,7 @@ from muster.model.agents import AgentBeat
 from muster.model.edits import Namesake
 from muster.model.items import Effort
 from muster.model.numbers import NUMBER_MAX
+from muster.model.outlines import TaskOutline
 from muster.model.place import Neighbour, PlanPlace
 from muster.model.plan_sync import SyncState
 from muster.model.rows import Plan, WorkerRow, Workspace
@@ -44,6 +45,7 @@ from muster.stores.rows import (
     event_view_of,
     hook_message_of,
     member_of,
+    outline_of,
     plan_of,
     task_view_of,
     token_of,
@@ -103,6 +105,12 @@ class StoredReads(StoredQueries):
 
     async def paused_plans(self) -> list[PlanView]:
         return _plan_views(await self._all("paused_plans"))
+
+    async def outlines(self, plan_id: int, after_id: int, limit: int) -> list[TaskOutline]:
+        return [outline_of(row) for row in await self._all("outlines", plan_id, after_id, limit)]
+
+    async def happened_since(self, plan_id: int, event_id: int) -> bool:
+        return bool(await self._value("happened_since", plan_id, event_id))
 
     async def plan_sources(self) -> list[Plan]:
         return [plan_of(row) for row in await self._all("plan_sources")]

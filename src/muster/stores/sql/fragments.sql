@@ -97,6 +97,21 @@ CASE WHEN a.ended_at_ms IS NULL THEN a.stop_action END
 -- name: taskview_at_work
 0
 
+-- name: taskoutline_key
+coalesce(t.key, CAST(t.id AS TEXT))
+
+-- name: taskoutline_attempt_status
+CASE WHEN t.status IN ('ASSIGNED', 'RUNNING') THEN (
+    SELECT a.status FROM attempts a WHERE a.task_id = t.id AND a.epoch = t.epoch)
+END
+
+-- name: taskoutline_error
+CASE WHEN t.status = 'CANCELLED' THEN t.error ELSE '' END
+
+-- name: taskoutline_stranded
+(t.unmet > 0 AND t.status IN ('PENDING', 'ABORTED') AND EXISTS (
+    SELECT 1 FROM dependencies d JOIN tasks p ON p.id = d.parent_id WHERE d.child_id = t.id AND d.met = 0 AND p.dead = 1))
+
 -- name: unmet
 (SELECT count(*) FROM dependencies d WHERE d.child_id = t.id AND d.met = 0)
 

@@ -38,6 +38,14 @@ SELECT p.id, p.name, p.source, p.paused_reason, p.failures, p.task_order, t.stat
 -- name: paused_plans
 SELECT id, name, source, paused_reason, failures, task_order, NULL, 0 FROM plans WHERE @mine AND paused_reason IS NOT NULL ORDER BY id
 
+-- name: outlines
+-- Two indexes find all of a plan: groups have keys.
+SELECT $taskoutline_columns FROM tasks t
+ WHERE t.id > ?2 AND @mine(t)
+   AND t.id IN (SELECT id FROM tasks WHERE plan_id = ?1 AND is_group = 0
+                UNION SELECT id FROM tasks WHERE plan_id = ?1 AND key IS NOT NULL)
+ ORDER BY t.id LIMIT ?3
+
 -- name: plan_sources
 SELECT $plan_columns FROM plans WHERE @mine AND source IS NOT NULL ORDER BY id
 

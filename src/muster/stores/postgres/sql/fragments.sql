@@ -14,6 +14,9 @@
                        ELSE CAST(o.id AS TEXT) END, d.met = 1) ORDER BY o.id), '[]')::text
    FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id)
 
+-- name: taskoutline_after
+(SELECT coalesce(json_agg(d.parent_id), '[]')::text FROM dependencies d WHERE d.child_id = t.id)
+
 -- name: taskview_waits_for
 CASE WHEN t.unmet = 0 THEN '[]' ELSE (
     SELECT coalesce(json_agg(first.name ORDER BY first.dead DESC, first.id), '[]')::text FROM (

@@ -11,6 +11,9 @@
                               ELSE CAST(o.id AS TEXT) END AS name
        FROM dependencies d JOIN tasks o ON o.id = d.parent_id WHERE d.child_id = t.id ORDER BY o.id))
 
+-- name: taskoutline_after
+(SELECT json_group_array(d.parent_id) FROM dependencies d WHERE d.child_id = t.id)
+
 -- name: taskview_waits_for
 CASE WHEN t.unmet = 0 THEN '[]' ELSE (
     SELECT json_group_array(name) FROM (

@@ -28,6 +28,10 @@ SELECT e.id, t.plan_id, t.key, e.new_status = 'COMPLETED'
    AND t.plan_id IS NOT NULL AND t.key IS NOT NULL
  ORDER BY e.id
 
+-- name: happened_since
+SELECT EXISTS (SELECT 1 FROM events e LEFT JOIN tasks t ON t.id = e.task_id
+                WHERE @mine(e) AND e.id > ?2 AND (e.task_id = ?1 OR t.plan_id = ?1))
+
 -- name: event_counts
 SELECT event,
        CASE WHEN new_status = 'FAILED' AND previous_status IS NOT 'FAILED' THEN coalesce(details ->> 'kind', '') END AS failed_as,
