@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection
+from typing import Any
 
 import pytest
 from over_network import OPENLY, listening
 from web_site import Site
 
-from muster.web.pages import forecasts, plan_drawing
-from muster.web.pages.plans import WHOLE_MAX
+from muster.model.outlines import TaskOutline
+from muster.model.states import TaskStatus
+from muster.model.why import state_of
+from muster.web import reckonings
+from muster.web.pages import forecasts, plan_drawing, plans
 from page_reader import Reader
+from patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -69,21 +78,26 @@ def test_what_is_at_work_takes_some_time_still(site: Site, reader: Reader) -> No
     assert job["key"] == "d"
 
 
+def outline(number: int, **changes: Any) -> TaskOutline:
+    plain: dict[str, Any] = dict.fromkeys(TaskOutline.__struct_fields__)
+    texts = {"key": f"t{number}", "title": "", "epic": "", "feature": "", "error": "", "after": ()}
+    return TaskOutline(**{**plain, **texts, "id": number, "status": TaskStatus.PENDING, **changes})
+
+
 def test_a_task_that_waits_again_is_not_at_work() -> None:
-    task = {"startedAtMs": 5, "endedAtMs": None, "needsPerson": False, "isGroup": False}
     begun = {
-        status: plan_drawing.timed_of({**task, "status": status}, ()).begun_ms
-        for status in ("PENDING", "RUNNING")
+        status: plan_drawing.timed_of(outline(1, status=status, started_at_ms=5), (), stands=False).begun_ms
+        for status in (TaskStatus.PENDING, TaskStatus.RUNNING)
     }
-    assert begun == {"PENDING": None, "RUNNING": 5}
+    assert begun == {TaskStatus.PENDING: None, TaskStatus.RUNNING: 5}
 
 
 def test_the_end_is_told_with_how_wrong_that_was_before(site: Site, reader: Reader) -> None:
-    chain = {"a": (), **{key: (above,) for above, key in zip("abcdefg", "bcdefgh", strict=True)}}
+    steps = {"a": (), **{key: (above,) for above, key in zip("abcdefg", "bcdefgh", strict=True)}}
     site.register()
-    add(site, "past", **chain)
+    add(site, "past", **steps)
     done(site, *(f"past{number}" for number in range(8)))
-    add(site, "now", **chain)
+    add(site, "now", **steps)
     done(site, *(f"now{number}" for number in range(4)))
     shown = reader.get("/plans/now").text
     assert "Forecast: done <strong>in " in shown and "4 tasks are left" in shown and "on 1 place" in shown
@@ -120,7 +134,7 @@ def test_a_long_chain_is_drawn_in_as_many_boxes_as_there_may_be(
 ) -> None:
     monkeypatch.setattr(plan_drawing, "DRAWN_MAX", most)
     parents = {number: [number - 1] if number else [] for number in range(10)}
-    chart = plan_drawing.Chart(parents, {number: f"t{number}" for number in parents}, {})
+    chart = plan_drawing.Chart(parents, {number: outline(number) for number in parents})
     drawn = plan_drawing.graph(chart, list(parents))
     assert drawn is not None and drawn.collapsed and len(drawn.boxes) <= most
     assert len(drawn.edges) == len(drawn.boxes) - 1 and all(edge.critical for edge in drawn.edges)
@@ -137,9 +151,156 @@ def test_names_of_tasks_are_harmless_in_a_drawing(site: Site, reader: Reader) ->
     assert not re.search(r"<script(?![^>]*\bsrc=)|\sstyle=|\son\w+=", shown)
 
 
-def test_what_is_not_drawn_of_a_large_plan_is_said(site: Site, reader: Reader) -> None:
-    numbers = range(WHOLE_MAX + 1)
-    add(site, "large", **{f"t{at}": (f"t{at - 1}",) if at else () for at in numbers})
+def chain(*keys: str) -> dict[str, tuple[str, ...]]:
+    return {key: (above,) if above else () for key, above in zip(keys, ["", *keys], strict=False)}
+
+
+@pytest.fixture
+def large(site: Site, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A plan that is not shown whole: three of eighteen are done, one is at work."""
+    monkeypatch.setattr(plans, "WHOLE_MAX", 5)
+    monkeypatch.setattr(plans, "PART", 8)
+    monkeypatch.setattr(forecasts, "PORTION", 4)
+    monkeypatch.setattr(forecasts, "AT_ONCE_MAX", 5)
+    add(site, "large", **chain(*(f"t{at:02}" for at in range(18))))
+    site.register()
+    done(site, "r1", "r2", "r3")
+    site.started("r4")
+    return "/plans/large"
+
+
+@pytest.fixture
+def charts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Plans whose tasks were read to reckon something of them."""
+    asked: list[int] = []
+    chart_of = forecasts.chart_of
+
+    async def counted(web: Any, plan_id: int) -> Any:
+        asked.append(plan_id)
+        return await chart_of(web, plan_id)
+
+    monkeypatch.setattr(forecasts, "chart_of", counted)
+    return asked
+
+
+def due_again(monkeypatch: pytest.MonkeyPatch, after_s: float) -> None:
+    monkeypatch.setattr(reckonings, "LEAST_S", after_s)
+    monkeypatch.setattr(reckonings, "SHARE", 0)
+
+
+def test_a_large_plan_has_a_forecast_and_the_beginning_of_its_chain(reader: Reader, large: str) -> None:
+    first = reader.get(large).text
+    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    for shown in (first, reader.get(more).text):
+        assert "Forecast: done <strong>in " in shown and "15 tasks are left" in shown
+        decides = re.search(r"The chain that decides: (.*?)</p>", shown, re.DOTALL)
+        assert decides is not None and decides[1].endswith("and 3 more")
+        assert re.findall(r">(t\d\d)</a>", decides[1]) == [f"t{at:02}" for at in range(3, 15)]
+        assert "No graph" not in shown and '<svg class="graph"' not in shown
+    assert first.count('data-key="bar-') == 4 and "of the tasks on this page" in first
+    assert first.count('data-key="task-') == 8
+
+
+def test_the_graph_of_a_large_plan_is_drawn_for_who_wants_it(reader: Reader, large: str) -> None:
+    first = reader.get(large).text
+    (link,) = re.findall(r'href="([^"]+)">Draw what waits for what', first)
+    assert link == f"{large}?graph=yes"
+    shown = reader.get(link).text
+    assert shown.count('<rect class="box') == 18 and "Draw what" not in shown and "and 3 more" in shown
+    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
+    (part,) = re.findall(r'href="([^"]+)">Draw what', reader.get(more).text)
+    assert part.startswith(f"{more}&amp;")
+    assert reader.get(part.replace("&amp;", "&")).text.count('<rect class="box') == 18
+    assert reader.get(f"{large}?graph=no").status == 422
+
+
+def test_a_large_plan_is_reckoned_once_for_all_who_look(
+    reader: Reader, large: str, charts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_again(monkeypatch, 10_000)
+    for path in (large, f"{large}?after=9", large):
+        assert "15 tasks are left" in reader.get(path).text
+    assert len(charts) == 1
+    due_again(monkeypatch, 0)
+    reader.get(large)
+    assert len(charts) == 2
+
+
+def test_a_large_plan_that_has_settled_is_reckoned_again_once_something_happens_to_it(
+    site: Site, reader: Reader, large: str, charts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_again(monkeypatch, 0)
+    add(site, "over", **chain(*"abcdefg"))
+    done(site, *(f"over{number}" for number in range(7)))
+    for _ in range(2):
+        assert "<span>settled</span>" in reader.get("/plans/over").text
+    add(site, "elsewhere", a=())
+    reader.get("/plans/over")
+    assert len(charts) == 1
+    add(site, "over", h=())
+    reader.get("/plans/over")
+    assert len(charts) == 2
+
+
+@contextmanager
+def said_by(reader: Reader, target: str) -> Iterator[Iterator[str]]:
+    """What a stream says, as it comes."""
+    with closing(HTTPConnection("127.0.0.1", reader.port, timeout=PATIENCE_S)) as connection:
+        connection.request("GET", target, headers={"Host": reader.host, "Cookie": reader.cookie})
+        answer = connection.getresponse()
+        yield (json.loads(line[6:]) for line in answer if line.startswith(b"data: "))
+
+
+def test_a_page_that_shows_what_was_kept_looks_again_when_that_is_due(
+    site: Site, reader: Reader, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_again(monkeypatch, 10_000)
+    reader.get(large)
+    add(site, "elsewhere", a=())
+    ((stream, seen),) = re.findall(r'data-stream="([^"]+)" data-seen="([^"]+)"', reader.get(large).text)
+    with said_by(reader, stream.replace("&amp;", "&")) as said:
+        assert next(said) == seen
+        due_again(monkeypatch, 0)
+        assert next(said) != seen
+    fresh = reader.get(large).text
+    assert f'data-seen="{seen}"' not in fresh
+
+
+def test_who_stands_is_known_without_whole_views(site: Site, reader: Reader) -> None:
+    """As the views say it, which small plans were always drawn by."""
+    add(site, "mixed", a=(), b=("a",), c=("b",), d=(), e=(), f=("d", "e"), g=())
+    tasks = [
+        {"title": "t", "key": "lost", "agent": "nobody"},
+        {"title": "t", "key": "after", "dependsOn": ["lost"]},
+    ]
+    site.post("/api/v1/plans", {"plan": "mixed", "source": None, "actor": "user:ann", "tasks": tasks})
+    site.register()
+    jobs = {job["key"]: job for job in site.started()}
+    site.report(jobs["a"], "ask", {"question": "Which?"})
+    site.post("/worker/v1/complete", site.of(jobs["d"]))
+    failed = {"kind": "invalid", "message": "no"}
+    site.post("/worker/v1/fail", site.of(jobs["e"]) | failed)
+    views = {task["id"]: task for task in site.get("/api/v1/agent-tasks?plan=mixed")}
+    plan_id = site.get("/api/v1/plans/mixed")["plan"]["id"]
+    chart = asyncio.run_coroutine_threadsafe(forecasts.chart_of(site.backend, plan_id), site._loop).result(
+        PATIENCE_S
+    )
+    assert set(chart.tasks) == set(views)
+    assert {views[number]["key"] for number in chart.standing} == {"a", "e", "f", "lost"}
+    for number, view in views.items():
+        assert (number in chart.standing, state_of(chart.tasks[number])) == (
+            view["needsPerson"],
+            view["state"],
+        )
+
+
+def test_what_is_not_drawn_of_a_large_plan_is_said(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((plans, "WHOLE_MAX"), (forecasts, "RECKONED_MAX")):
+        monkeypatch.setattr(module, name, 3)
+    monkeypatch.setattr(plans, "PART", 2)
+    add(site, "large", **chain("a", "b", "c", "d"))
     add(site, "small", a=(), b=("a",))
     said = (
         "No forecast: it is reckoned",
@@ -149,8 +310,8 @@ def test_what_is_not_drawn_of_a_large_plan_is_said(site: Site, reader: Reader) -
     large, small = reader.get("/plans/large").text, reader.get("/plans/small").text
     for words in said:
         assert words in large and words not in small
-    assert f"up to {WHOLE_MAX} tasks, and this one has {WHOLE_MAX + 1}." in large
-    assert said[1] in reader.get("/plans/large?after=101").text, "on its other parts as well"
+    assert "up to 3 tasks, and this one has 4." in large and "Draw what waits" not in large
+    assert said[1] in reader.get("/plans/large?after=2").text, "on its other parts as well"
 
 
 def test_where_there_is_no_git_a_merge_leads_back_to_the_plan(site: Site, reader: Reader) -> None:

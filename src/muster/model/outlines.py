@@ -1,4 +1,4 @@
-"""What a plan's drawings and its forecast know of a task: a few columns, for thousands of them are read at once."""
+"""What drawings and forecasts of a plan know of a task: a few columns, for thousands of them are read at once."""
 
 from __future__ import annotations
 

@@ -27,6 +27,7 @@ from muster.ports.works import Works
 from muster.web.event_counts import EventCounts
 from muster.web.feed import EventFeed
 from muster.web.http import Request
+from muster.web.reckonings import Reckonings
 
 POLL_S = 1.0
 """Longest wait for a hint before looking for oneself."""
@@ -164,6 +165,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     feeds: dict[str, EventFeed] = field(default_factory=dict)
     """Those that somebody follows, or has followed."""
+    reckonings: Reckonings = field(default_factory=Reckonings)
     counts: EventCounts = field(default_factory=EventCounts)
     reader: Callable[[str], Reader] = lambda _: Reader()
     """How the output of the agent of this name is read."""

@@ -2,51 +2,106 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from statistics import median
+from typing import NamedTuple, TypeVar
 
-from muster.model.forecast import ERRORS_MAX, Forecast, forecast, missed_by
+from muster.engine.needy import standing
+from muster.model.forecast import ERRORS_MAX, forecast, missed_by
 from muster.model.json_value import Json
+from muster.model.outlines import TaskOutline
 from muster.model.states import FINAL
-from muster.model.views import PlanView, TaskFilter
+from muster.model.views import PlanView
 from muster.web.backend import Backend
-from muster.web.pages.plan_drawing import Chart
-from muster.web.pages.render import json_of
+from muster.web.pages.plan_drawing import Chart, DrawnGraph, graph
 
-WHOLE_MAX = 500
+T = TypeVar("T")
+
+RECKONED_MAX = 10_000
 """Tasks; plans of more are not looked at."""
-LOOKED_MAX = 3
-"""Past plans that are read for one page; what they tell is kept."""
+PORTION = 2000
+"""Tasks that are read at once: in between the owner answers others."""
+AT_ONCE_MAX = 500
+"""What is reckoned of more tasks is reckoned beside the owner's loop."""
+STEPS = 12
+"""Of the chain that decides, where a plan is not shown whole."""
+LOOKED_MAX, LOOKED_TASKS_MAX = 3, 5000
+"""Past plans that are read for one page, and tasks of them after which no other is; what they tell is kept."""
 _KEPT_MAX = 1000
 
 _missed: OrderedDict[tuple[int, int, tuple[tuple[str, int], ...]], float | None] = OrderedDict()
 """By workspace, plan and its counts: a plan that is over tells the same for ever."""
 
 
-async def told_of(web: Backend, name: str, chart: Chart, now_ms: int) -> Json:
-    """What the page shows of it."""
-    errors = await _errors(web, name)
-    found: Forecast | None = forecast(chart.timed(), now_ms)
-    return {
-        "end": None if found is None else found._asdict(),
-        "plans": len(errors),
-        "percent": round(100 * median(errors)) if errors else None,
-    }
+class Picture(NamedTuple):
+    """What is reckoned of all tasks of a plan."""
+
+    forecast: Json
+    """With how wrong it was in past plans."""
+    critical: list[Json]
+    """The chain that decides, or the first of it that are still open."""
+    more: int
+    """How many are behind these."""
+    linked: bool
+    """Something waits for something."""
+    graph: DrawnGraph | None
+    settled: bool
+
+
+async def picture_of(
+    web: Backend, plan: PlanView, *, settled: bool, chart: Chart | None = None, drawn: bool = True
+) -> Picture:
+    """Of a plan that is shown whole with its `chart`; else what is `drawn` is only drawn where it is wanted."""
+    errors = await _errors(web, plan.name)
+    whole = chart is not None
+    known = chart or await chart_of(web, plan.id)
+    now_ms = time.time_ns() // 1_000_000
+    reckon = partial(_picture, known, errors, now_ms, settled=settled, whole=whole, drawn=drawn)
+    return await _reckoned(known, reckon)
+
+
+def _picture(
+    chart: Chart, errors: list[float], now_ms: int, *, settled: bool, whole: bool, drawn: bool
+) -> Picture:
+    timed = chart.timed()
+    end = forecast(timed, now_ms)
+    chain = chart.critical(timed, now_ms, end.typical_ms if end else 1)
+    steps = [chart.tasks[number] for number in chain if not chart.tasks[number].is_group]
+    if len(steps) == 1:
+        steps = []  # it decides nothing
+    left = steps if whole else [step for step in steps if step.status not in FINAL]
+    shown = left if whole else left[:STEPS]
+    return Picture(
+        forecast={
+            "end": end._asdict() if end else None,
+            "plans": len(errors),
+            "percent": round(100 * median(errors)) if errors else None,
+        },
+        critical=[{"id": step.id, "name": step.key} for step in shown],
+        more=len(left) - len(shown),
+        linked=any(chart.parents.values()),
+        graph=graph(chart, chain) if drawn else None,
+        settled=settled,
+    )
 
 
 async def _errors(web: Backend, name: str) -> list[float]:
     """Of the newest past plans."""
     over = [plan for plan in await web.queries.plans() if plan.name != name and _is_over(plan)]
     found: list[float] = []
-    looked = 0
+    looked = tasks = 0
     for plan in sorted(over, key=lambda plan: -plan.id)[:ERRORS_MAX]:
         known = (web.workspace_id, plan.id, tuple(sorted(plan.counts.items())))
         if known not in _missed:
-            if looked == LOOKED_MAX:
+            if looked == LOOKED_MAX or tasks >= LOOKED_TASKS_MAX:
                 continue
-            looked += 1
-            _missed[known] = missed_by((await chart_of(web, plan.name)).timed())
+            looked, tasks = looked + 1, tasks + sum(plan.counts.values())
+            chart = await chart_of(web, plan.id)
+            _missed[known] = await _reckoned(chart, partial(_missed_by, chart))
             while len(_missed) > _KEPT_MAX:
                 _missed.popitem(last=False)
         error = _missed[known]
@@ -57,12 +112,24 @@ async def _errors(web: Backend, name: str) -> list[float]:
 
 def _is_over(plan: PlanView) -> bool:
     open_ones = sum(number for status, number in plan.counts.items() if status not in set(map(str, FINAL)))
-    return not open_ones and 0 < sum(plan.counts.values()) <= WHOLE_MAX
+    return not open_ones and 0 < sum(plan.counts.values()) <= RECKONED_MAX
 
 
-async def chart_of(web: Backend, name: str, tasks: Sequence[Json] | None = None) -> Chart:
-    """`tasks` are all of the plan's, where somebody has asked for them already."""
-    if tasks is None:
-        selection = TaskFilter(plan=name, groups=True, limit=WHOLE_MAX)
-        tasks = [json_of(task) for task in await web.queries.tasks(selection)]
-    return Chart.of(await web.queries.kept_tasks(name), tasks)
+def _missed_by(chart: Chart) -> float | None:
+    return missed_by(chart.timed())
+
+
+async def _reckoned(chart: Chart, reckon: Callable[[], T]) -> T:
+    return reckon() if len(chart.tasks) <= AT_ONCE_MAX else await asyncio.to_thread(reckon)
+
+
+async def chart_of(web: Backend, plan_id: int) -> Chart:
+    """Of all of its tasks."""
+    tasks: list[TaskOutline] = []
+    while True:
+        page = await web.reads.outlines(plan_id, tasks[-1].id if tasks else 0, PORTION)
+        tasks += page
+        if len(page) < PORTION:
+            break
+        await asyncio.sleep(0)
+    return Chart.of(tasks, await standing(web.queries.tasks, tasks))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
@@ -23,6 +23,9 @@ class LiveQuery(Query, frozen=True, kw_only=True):
     task: c.Count | None = None
     """What this one's attempt prints is news as well."""
     epoch: c.Count = 0
+    plan: c.Count | None = None
+    """It is news as well when what is kept of this one's forecast is to be reckoned again."""
+    graph: Literal["", "yes"] = ""
 
 
 @routes.get("/live", answer=EVENT_STREAM)
@@ -37,6 +40,8 @@ async def live(web: Backend, query: LiveQuery) -> Stream:
         now = await live_of(web)
         if query.task is not None:
             now = await now.with_output(web, query.task, query.epoch)
+        if query.plan is not None:
+            now = now.with_reckoned(web, query.plan, query.graph)
         if now.seen == told:
             return b"", False
         if told:
@@ -53,6 +58,7 @@ class Live(NamedTuple):
     stream: str
     event: int
     printed: int = 0
+    """What else it shows is as of then."""
 
     @property
     def seen(self) -> str:
@@ -63,6 +69,12 @@ class Live(NamedTuple):
         """Of a page that shows what that attempt prints."""
         printed = await web.reads.log_end(task, epoch)
         return Live(f"/live?task={task}&epoch={epoch}", self.event, printed)
+
+    def with_reckoned(self, web: Backend, plan_id: int, graph: str) -> Live:
+        """Of a page that shows what is kept of this plan: see `Reckonings`."""
+        drawn = f"&graph={graph}" if graph else ""
+        up_to = web.reckonings.up_to((plan_id, graph), self.event)
+        return Live(f"/live?plan={plan_id}{drawn}", self.event, up_to)
 
 
 async def live_of(web: Backend) -> Live:

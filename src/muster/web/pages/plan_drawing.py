@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from muster.model.edits import KeptTask
 from muster.model.forecast import TimedTask
 from muster.model.json_value import Json
+from muster.model.outlines import TaskOutline
 from muster.model.plan_graph import critical_path, depths
 from muster.model.shown import COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
+from muster.model.task import is_gone
+from muster.model.why import state_of
 from muster.model.wording import counted
 
 DRAWN_MAX = 300
@@ -67,41 +69,40 @@ class Chart(NamedTuple):
     """A plan's tasks, each with what it waits for of the same plan."""
 
     parents: dict[int, list[int]]
-    names: dict[int, str]
-    views: Mapping[int, Json]
+    tasks: Mapping[int, TaskOutline]
+    standing: Collection[int] = frozenset()
+    """Those that nothing moves before a person does something."""
 
     @classmethod
-    def of(cls, kept: Sequence[KeptTask], tasks: Sequence[Json]) -> Chart:
-        """`tasks` are as the API sends them."""
-        views = {task["id"]: task for task in tasks}
-        there = [task for task in kept if not task.gone]
-        known = {task.id for task in there}
+    def of(cls, tasks: Iterable[TaskOutline], standing: Collection[int]) -> Chart:
+        """Of those of them that the plan still has."""
+        known = {task.id: task for task in tasks if not is_gone(task.status, task.error)}
         parents = {
-            task.id: [number for number, _, _ in task.dependencies if number in known] for task in there
+            task.id: sorted(number for number in task.after if number in known) for task in known.values()
         }
-        return cls(parents, {task.id: task.key for task in there}, views)
+        return cls(parents, known, standing)
 
     def timed(self) -> dict[int, TimedTask]:
-        return {number: timed_of(self.views.get(number), above) for number, above in self.parents.items()}
+        return {
+            number: timed_of(self.tasks[number], above, stands=number in self.standing)
+            for number, above in self.parents.items()
+        }
 
-    def critical(self, now_ms: int, typical_ms: int) -> list[int]:
+    def critical(self, timed: Mapping[int, TimedTask], now_ms: int, typical_ms: int) -> list[int]:
         """By what each took, and for those that are left by what they usually take."""
-        took = {number: float(_took(one, now_ms, typical_ms)) for number, one in self.timed().items()}
+        took = {number: float(_took(one, now_ms, typical_ms)) for number, one in timed.items()}
         return critical_path(self.parents, took)
 
 
-def timed_of(task: Json | None, parents: Sequence[int]) -> TimedTask:
-    """One without a view was archived: nothing is known of its times."""
-    if task is None:
-        return TimedTask(tuple(parents), None, None, over=True)
-    completed = task["status"] == TaskStatus.COMPLETED
+def timed_of(task: TaskOutline, parents: Sequence[int], *, stands: bool) -> TimedTask:
+    completed = task.status is TaskStatus.COMPLETED
     return TimedTask(
         parents=tuple(parents),
-        begun_ms=task["startedAtMs"] if completed or task["status"] == TaskStatus.RUNNING else None,
-        ended_ms=task["endedAtMs"] if completed else None,
-        stands=bool(task["needsPerson"]),
-        over=task["status"] in FINAL and not completed and not task["needsPerson"],
-        group=task["isGroup"],
+        begun_ms=task.started_at_ms if completed or task.status is TaskStatus.RUNNING else None,
+        ended_ms=task.ended_at_ms if completed else None,
+        stands=stands,
+        over=task.status in FINAL and not completed and not stands,
+        group=task.is_group,
     )
 
 
@@ -165,8 +166,8 @@ def _groups(chart: Chart) -> dict[int, list[int]]:
 
 
 def _heading(chart: Chart, number: int) -> tuple[str, str]:
-    task = chart.views.get(number)
-    return (task["epic"], task["feature"]) if task is not None else ("", "")
+    task = chart.tasks[number]
+    return task.epic, task.feature
 
 
 def _above(chart: Chart, group: int, numbers: Sequence[int], of: Mapping[int, int]) -> set[int]:
@@ -177,13 +178,13 @@ def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critica
     """It leads to the first of them that has not ended."""
     if len(numbers) == 1:
         return _box(chart, numbers[0], place, critical)
-    looks = Counter(task["state"] if (task := chart.views.get(one)) else "archived" for one in numbers)
-    left = [one for one in numbers if (task := chart.views.get(one)) and task["status"] not in FINAL]
+    looks = Counter(state_of(chart.tasks[one]) for one in numbers)
+    left = [one for one in numbers if chart.tasks[one].status not in FINAL]
     first = (left or list(numbers))[0]
     box = _box(chart, first, place, critical)
     heading = " > ".join(filter(None, _heading(chart, first)))
     told = ", ".join(f"{number} {look}" for look, number in looks.most_common())
-    name = f"{len(numbers)}: {heading or chart.names[first]}"
+    name = f"{len(numbers)}: {heading or chart.tasks[first].key}"
     cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
     return box._replace(
         name=cut, title=f"{counted(len(numbers), 'task')} of {heading or 'one depth'}: {told}"
@@ -191,12 +192,10 @@ def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critica
 
 
 def _box(chart: Chart, number: int, place: tuple[int, int], critical: bool) -> DrawnTask:
-    task = chart.views.get(number)
-    name = chart.names[number]
+    task = chart.tasks[number]
+    name, look = task.key, state_of(task)
     cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
-    look = task["state"] if task is not None else "archived"
-    title = f"{name}: {task['title']} ({look})" if task is not None else f"{name} ({look})"
-    return DrawnTask(number, place[0], place[1], cut, look, title, critical)
+    return DrawnTask(number, place[0], place[1], cut, look, f"{name}: {task.title} ({look})", critical)
 
 
 def _middle(parents: Sequence[int], at: Mapping[int, tuple[int, int]]) -> float:
@@ -210,11 +209,11 @@ def _path(start: tuple[int, int], end: tuple[int, int]) -> str:
     return f"M{x1} {y1}C{x1 + bend} {y1} {x2 - bend} {y2} {x2} {y2}"
 
 
-def gantt(chart: Chart, now_ms: int) -> Gantt | None:
-    """When the last attempt of each was at work; None where none was."""
+def gantt(tasks: Iterable[Json], now_ms: int) -> Gantt | None:
+    """When the last attempt of each was at work; None where none was.  `tasks` are as the API sends them."""
     spans = [
         (task["startedAtMs"], _end(task, now_ms), task)
-        for task in chart.views.values()
+        for task in tasks
         if task["startedAtMs"] is not None and not task["isGroup"]
     ]
     if not spans:

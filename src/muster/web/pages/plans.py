@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from muster.model import commands as c
@@ -12,29 +13,33 @@ from muster.model.forms import PLAN_ACTIONS, Action, body_of_form, possible_for_
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
 from muster.model.states import FINAL
-from muster.model.views import TaskFilter
+from muster.model.views import PlanProgress, TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
 from muster.web.pages.forms import ask_api, back_to, refuse_action
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
+from muster.web.reckonings import Reckoned
 from muster.web.routes import Routes
 from muster.web.visits import posted
 from muster.web.works import coming as plan_coming
 
 if TYPE_CHECKING:
+    from muster.web.pages.forecasts import Picture
     from muster.web.pages.plan_drawing import Chart
 
 routes = Routes(pages=True)
 
 WHOLE_MAX = 500
-"""A plan of more tasks is shown a part at a time: to add all of it up takes its owner too long."""
+"""A plan of more tasks is shown a part at a time, and what is reckoned of all of them is kept for a while."""
 PART = 100
 
 
 class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
     after: c.Count = 0
     """Tasks whose ids come after this one."""
+    graph: Literal["", "yes"] = ""
+    """Also of a plan that is shown a part at a time."""
 
 
 @routes.get("/plans")
@@ -50,40 +55,63 @@ async def plans(web: Backend, request: Request, query: DoneQuery) -> Reply:
 @routes.get("/plans/{plan}")
 async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) -> Reply:
     """A plan in its order and groups."""
-    from muster.web.pages.forecasts import chart_of
+    from muster.web.pages.forecasts import RECKONED_MAX, chart_of, picture_of
+    from muster.web.pages.plan_drawing import gantt
     from muster.web.pages.render import json_of, page
 
     live = await live_of(web)
-    progress = json_of(await web.queries.plan(plan))
-    name, now_ms = progress["plan"]["name"], time.time_ns() // 1_000_000
-    number = sum(progress["plan"]["counts"].values())
+    found = await web.queries.plan(plan)
+    progress, now_ms = json_of(found), time.time_ns() // 1_000_000
+    number = sum(found.plan.counts.values())
     whole = number <= WHOLE_MAX and not query.after
     most = WHOLE_MAX if whole else PART
     selection = TaskFilter(plan=plan, groups=True, after_id=query.after, limit=most)
     tasks = [json_of(task) for task in await web.queries.tasks(selection)]
-    drawn: Json = {"graph": None, "gantt": None, "forecast": None, "critical": []}
+    picture = None
     if whole:
-        chart = await chart_of(web, name, tasks)
+        chart = await chart_of(web, found.plan.id)
+        picture = await picture_of(web, found.plan, settled=found.settled, chart=chart)
         rows = _rows(json_of(await web.queries.items(plan)), tasks, chart)
-        drawn = await _drawn(web, name, chart, now_ms)
     else:
         rows = _part(tasks)
+    if not whole and number <= RECKONED_MAX:
+        picture = await _kept(web, found, live.event, query.graph)
+        live = live.with_reckoned(web, found.plan.id, query.graph)
     return page(
         request,
         "plan.html",
         live=live,
         done=query.done,
         plan=progress["plan"],
-        settled=progress["settled"],
+        settled=found.settled,
         rows=rows,
-        too_many=number if number > WHOLE_MAX else 0,
-        whole_max=WHOLE_MAX,
+        picture=picture,
+        whole=whole,
+        gantt=gantt(tasks, now_ms) if picture else None,
+        too_many=number if picture is None else 0,
+        reckoned_max=RECKONED_MAX,
+        part=query.after,
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=PLAN_ACTIONS,
-        possible=possible_for_plan(progress["plan"], settled=progress["settled"]),
+        possible=possible_for_plan(progress["plan"], settled=found.settled),
         work=web.owner.works is not None,
-        **drawn,
     )
+
+
+async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> Picture:
+    """What was reckoned of a large plan, by whoever has looked at it last or now."""
+    from muster.web.pages.forecasts import picture_of
+
+    async def holds(known: Reckoned) -> bool:
+        """Of what has settled nothing changes with time."""
+        if not (known.value.settled and found.settled):
+            return False
+        return not await web.reads.happened_since(found.plan.id, known.event)
+
+    reckon = partial(picture_of, web, found.plan, settled=found.settled, drawn=bool(graph))
+    known = await web.reckonings.get((found.plan.id, graph), event, reckon, holds)
+    picture: Picture = known.value
+    return picture
 
 
 @routes.get("/plans/{plan}/{action}")
@@ -163,24 +191,6 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     return back_to(fields, here, action)
 
 
-async def _drawn(web: Backend, name: str, chart: Chart, now_ms: int) -> Json:
-    from muster.web.pages.forecasts import told_of
-    from muster.web.pages.plan_drawing import gantt, graph
-
-    told = await told_of(web, name, chart, now_ms)
-    critical = chart.critical(now_ms, told["end"]["typical_ms"] if told["end"] else 1)
-    return {
-        "forecast": told,
-        "graph": graph(chart, critical),
-        "gantt": gantt(chart, now_ms),
-        "critical": [
-            {"id": number, "name": chart.names[number]}
-            for number in critical
-            if number in chart.views and not chart.views[number]["isGroup"]
-        ],
-    }
-
-
 def _known(action: str) -> Action:
     """Raises NotFound."""
     found = PLAN_ACTIONS.get(action)
@@ -198,7 +208,7 @@ def _rows(items: list[Json], tasks: list[Json], chart: Chart) -> list[Json]:
         depth = depths.get(item["parent"], 0)
         depths[item["id"]] = depth + 1
         task = known.get(item["id"]) if item["type"] == TASK else None
-        above = [chart.names[parent] for parent in chart.parents.get(task["id"], ())] if task else []
+        above = [chart.tasks[parent].key for parent in chart.parents.get(task["id"], ())] if task else []
         rows.append({**item, "depth": min(depth, 5), "task": task, "after": above})
     return rows
 
