@@ -64,7 +64,8 @@ def rows(setting: Setting) -> Iterator[Row]:
             paths = {
                 f"overview, {tasks:,} tasks": "/",
                 f"table of {tasks:,} tasks": "/tasks",
-                "plan": "/plans/p",
+                f"plan of {tasks:,} tasks, a third done": "/plans/p",
+                "the same, with its graph": "/plans/p?graph=yes",
                 f"task, transcript of {lines:,} lines": f"/tasks/{number}",
                 "transcript's beginning": f"/tasks/{number}/transcript",
             }
@@ -92,10 +93,25 @@ def _seeded(project: Site, tasks: int, lines: int) -> int:
 
 
 def _seed(project: Site, tasks: int, lines: int) -> None:
-    """A plan, and a running task of another one with its output."""
-    project.add("p", [{"title": f"task {i}", "key": f"t{i}", "agent": "nobody"} for i in range(tasks)])
-    project.add("q", [{"title": "talks", "key": "talks", "agent": inside.AGENT}])
+    """A plan of which half waits for others and a third is done, and a running task of another one with its
+    output."""
+    left = tasks - tasks // 3
     hand = Hand(project.project.socket)
+    project.add(
+        "p",
+        [
+            {
+                "title": f"task {i}",
+                "key": f"t{i}",
+                "epic": f"Epic {i // 100}",
+                "agent": "nobody" if i < left else inside.AGENT,
+                "dependsOn": [f"t{i - 7}"] if 7 <= i < left and i % 4 else [],
+            }
+            for i in range(tasks)
+        ],
+    )
+    assert hand.drain(as_agents=True) == tasks - left
+    project.add("q", [{"title": "talks", "key": "talks", "agent": inside.AGENT}])
     job = hand.claim()
     assert job is not None
     hand.crew.report(inside.start(job))
