@@ -14,6 +14,7 @@ from playwright.sync_api import Page, expect
 from far_servers import FarOwner
 from muster.model import commands as c
 from muster.model.states import ErrorKind
+from muster.web.pages.plans import WHOLE_MAX
 from patience import PATIENCE_S
 
 MS = PATIENCE_S * 1000
@@ -79,6 +80,40 @@ def test_no_rule_of_accessibility_is_broken(far: FarOwner, let_in: Let, axe: str
         assert violations(page, axe) == [], path
     for what in led_to(page):
         assert violations(page, axe) == [], what
+
+
+def add_large(far: FarOwner) -> list[str]:
+    """Paths of a plan that is shown a part at a time: three tasks are done, and half wait for others."""
+    tasks = tuple(
+        c.Spec(
+            title=f"Step {number}",
+            key=f"s{number}",
+            epic=f"Part {number // 50} of what there is to do",
+            agent="ghost" if number >= 3 else None,
+            depends_on=(f"s{number - 9}",) if number % 2 and number > 9 else (),
+        )
+        for number in range(WHOLE_MAX + 1)
+    )
+    far.do(c.Enqueue(plan="large", source=None, tasks=tasks, actor="user:ann"))
+    for job in far.claim("large").values():
+        far.begin(job)
+        far.do(c.Complete(task_id=job.task_id, epoch=1, result=None, exit_code=0))
+    return ["/plans/large", "/plans/large?graph=yes"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_rule_is_broken_by_a_large_plan(far: FarOwner, let_in: Let, axe: str, scheme: str) -> None:
+    page = let_in(color_scheme=scheme)
+    plain, drawn = add_large(far)
+    page.goto(plain)
+    expect(page.get_by_text("The chain that decides")).to_be_visible()
+    assert violations(page, axe) == []
+    page.get_by_role("link", name="Draw what waits for what").click()
+    page.wait_for_url(f"**{drawn}")
+    expect(page.get_by_role("region", name="Graph of tasks")).to_be_visible()
+    assert violations(page, axe) == []
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(far: FarOwner, let_in: Let) -> None:

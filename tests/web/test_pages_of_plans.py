@@ -120,8 +120,8 @@ def test_a_graph_of_many_tasks_is_drawn_by_their_headings(site: Site, reader: Re
     shown = reader.get("/plans/many").text
     boxes = re.findall(r'aria-label="([^"]+)"><title>', shown)
     assert boxes == [
-        "170 tasks of Pages: 170 ready",
-        "170 tasks of Pages &gt; Look: 170 blocked",
+        "170: Pages (170 ready)",
+        "170: Pages &gt; Look (170 blocked)",
         "end: End (blocked)",
     ]
     assert shown.count('class="edge critical"') == 2 == shown.count('class="edge')

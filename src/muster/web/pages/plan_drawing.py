@@ -15,7 +15,6 @@ from muster.model.shown import COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
 from muster.model.task import is_gone
 from muster.model.why import state_of
-from muster.model.wording import counted
 
 DRAWN_MAX = 300
 """Boxes; a graph of more is a thicket."""
@@ -186,9 +185,8 @@ def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critica
     told = ", ".join(f"{number} {look}" for look, number in looks.most_common())
     name = f"{len(numbers)}: {heading or chart.tasks[first].key}"
     cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
-    return box._replace(
-        name=cut, title=f"{counted(len(numbers), 'task')} of {heading or 'one depth'}: {told}"
-    )
+    # Who is told of it hears what others see: by that it is asked for.
+    return box._replace(name=cut, title=f"{name} ({told})")
 
 
 def _box(chart: Chart, number: int, place: tuple[int, int], critical: bool) -> DrawnTask:
