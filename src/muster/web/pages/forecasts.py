@@ -37,7 +37,7 @@ _missed: OrderedDict[tuple[int, int, tuple[tuple[str, int], ...]], float | None]
 """By workspace, plan and its counts: a plan that is over tells the same for ever."""
 
 
-class Picture(NamedTuple):
+class PlanPicture(NamedTuple):
     """What is reckoned of all tasks of a plan."""
 
     forecast: Json
@@ -54,7 +54,7 @@ class Picture(NamedTuple):
 
 async def picture_of(
     web: Backend, plan: PlanView, *, settled: bool, chart: Chart | None = None, drawn: bool = True
-) -> Picture:
+) -> PlanPicture:
     """Of a plan that is shown whole with its `chart`; else what is `drawn` is only drawn where it is wanted."""
     errors = await _errors(web, plan.name)
     whole = chart is not None
@@ -66,7 +66,7 @@ async def picture_of(
 
 def _picture(
     chart: Chart, errors: list[float], now_ms: int, *, settled: bool, whole: bool, drawn: bool
-) -> Picture:
+) -> PlanPicture:
     timed = chart.timed()
     end = forecast(timed, now_ms)
     chain = chart.critical(timed, now_ms, end.typical_ms if end else 1)
@@ -75,7 +75,7 @@ def _picture(
         steps = []  # it decides nothing
     left = steps if whole else [step for step in steps if step.status not in FINAL]
     shown = left if whole else left[:STEPS]
-    return Picture(
+    return PlanPicture(
         forecast={
             "end": end._asdict() if end else None,
             "plans": len(errors),

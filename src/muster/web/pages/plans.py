@@ -25,7 +25,7 @@ from muster.web.visits import posted
 from muster.web.works import coming as plan_coming
 
 if TYPE_CHECKING:
-    from muster.web.pages.forecasts import Picture
+    from muster.web.pages.forecasts import PlanPicture
     from muster.web.pages.plan_drawing import Chart
 
 routes = Routes(pages=True)
@@ -98,7 +98,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
     )
 
 
-async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> Picture:
+async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> PlanPicture:
     """What was reckoned of a large plan, by whoever has looked at it last or now."""
     from muster.web.pages.forecasts import picture_of
 
@@ -110,7 +110,7 @@ async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> Pi
 
     reckon = partial(picture_of, web, found.plan, settled=found.settled, drawn=bool(graph))
     known = await web.reckonings.get((found.plan.id, graph), event, reckon, holds)
-    picture: Picture = known.value
+    picture: PlanPicture = known.value
     return picture
 
 
