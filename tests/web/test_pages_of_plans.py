@@ -201,6 +201,12 @@ def test_a_large_plan_has_a_forecast_and_the_beginning_of_its_chain(reader: Read
     assert first.count('data-key="task-') == 8
 
 
+def test_past_plans_may_be_large_as_well(site: Site, reader: Reader, large: str) -> None:
+    add(site, "past", **chain(*"abcdefgh"))
+    done(site, *(f"past{number}" for number in range(8)))
+    assert re.search(r"the end of 1 past plan was missed by \d+ %", reader.get(large).text)
+
+
 def test_the_graph_of_a_large_plan_is_drawn_for_who_wants_it(reader: Reader, large: str) -> None:
     first = reader.get(large).text
     (link,) = re.findall(r'href="([^"]+)">Draw what waits for what', first)
