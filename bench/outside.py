@@ -69,6 +69,14 @@ def peak_mb(pid: int) -> float:
     raise ValueError(f"process {pid} has no VmHWM")
 
 
+def share_mb(pid: int) -> float:
+    """Of its memory now, each page by how many processes have it: a crew's are forked of one."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1024
+    raise ValueError(f"process {pid} has no Pss")
+
+
 class Site:
     """A project folder and the processes that work in it."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inside import AGENT
-from outside import Hand, Site, cpu_s, peak_mb, site, together, until, wakeups
+from outside import Hand, Site, cpu_s, peak_mb, share_mb, site, together, until, wakeups
 from setting import Setting, Stopwatch
 from table import Row, most, told
 
@@ -67,7 +67,10 @@ def _idle(setting: Setting) -> Iterator[Row]:
         used = {pid: tuple(a - b for a, b in zip(after[pid], before[pid], strict=True)) for pid in after}
         percent = {pid: cpu / watch_s * 100 for pid, (cpu, _) in used.items()}
         rate = {pid: woken / watch_s for pid, (_, woken) in used.items()}
-        yield most("worker's memory without an agent", [peak_mb(worker)], "MB", WORKER_MB)
+        bound = (
+            f"{share_mb(worker):.1f} MB where a page counts by how many processes have it: they are forked"
+        )
+        yield most("worker's memory without an agent", [peak_mb(worker)], "MB", WORKER_MB, bound)
         yield most("idle worker, of a core", [percent[worker]], "%", IDLE_PERCENT, f"over {watch_s:g} s")
         yield most("idle worker, wake-ups", [rate[worker]], "/s", WAKEUPS_PER_S)
         sweeps = f"{rate[owner]:.0f} wake-ups a second; sweeps every 0.5 s look at each worker's process"

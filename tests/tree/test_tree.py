@@ -139,6 +139,9 @@ print(*sys.modules)
     roots = {"muster.app.owner", "muster.app.worker", *(f"muster.web.{name}" for name in RESOURCES)}
     late = tree_imports.reachable(graph, roots | kinds) - kinds - loaded
     say([f"{module} is imported after the fork: name it in `app.forked`" for module in sorted(late)])
+    assert "asyncpg" not in loaded, (
+        "servers that share a store are not forked: 3 MB of each process for nothing"
+    )
 
 
 @pytest.mark.parametrize("rig", ["agents", "bench", "chaos", "contain", "sim", "sync"])

@@ -22,8 +22,6 @@ _LATER = (
         "app.far_git",
         "app.network",
         "app.pull_request_opening",
-        "app.shared_proposals",
-        "app.shared_works",
         "app.works",
         "outbound.channels",
         "outbound.desktop",
