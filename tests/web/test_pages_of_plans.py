@@ -246,6 +246,13 @@ def test_a_large_plan_that_has_settled_is_reckoned_again_once_something_happens_
     add(site, "over", h=())
     reader.get("/plans/over")
     assert len(charts) == 2
+    done(site, "overh")
+    reader.get("/plans/over")
+    monkeypatch.setattr(plans, "EVENTS_LOOKED_MAX", 2)
+    add(site, "elsewhere", b=(), c=(), d=())
+    before = len(charts)
+    reader.get("/plans/over")
+    assert len(charts) == before + 1, "too much has happened since to look through it"
 
 
 @contextmanager

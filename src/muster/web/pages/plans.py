@@ -33,6 +33,8 @@ routes = Routes(pages=True)
 WHOLE_MAX = 500
 """A plan of more tasks is shown a part at a time, and what is reckoned of all of them is kept for a while."""
 PART = 100
+EVENTS_LOOKED_MAX = 10_000
+"""To look whether one of more is about a plan takes as long as to reckon it again."""
 
 
 class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
@@ -104,7 +106,7 @@ async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> Pl
 
     async def holds(known: Reckoned) -> bool:
         """Of what has settled nothing changes with time."""
-        if not (known.value.settled and found.settled):
+        if not (known.value.settled and found.settled) or event - known.event > EVENTS_LOOKED_MAX:
             return False
         return not await web.reads.happened_since(found.plan.id, known.event)
 
