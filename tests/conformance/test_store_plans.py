@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from store_rows import LANE_ID, NOW, PLAN_ID, Subject, make_attempt, make_event, new_task
 
 from muster.model import commands as c
 from muster.model.edits import Edit, KeptTask, task_fields_of
 from muster.model.plan_sync import SyncState
-from muster.model.states import AttemptStatus, PauseReason, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, PauseReason, TaskStatus
 from muster.model.task import REMOVED
 
 
@@ -156,6 +157,17 @@ def test_an_outline_tells_of_the_attempt_that_holds_the_task(subject: Subject) -
     held, paused = subject.read("outlines", PLAN_ID, 0, 10)
     assert (held.attempt_status, held.started_at_ms, held.paused_reason) == (AttemptStatus.STOPPING, 7, None)
     assert (paused.attempt_status, paused.paused_reason) == (None, PauseReason.QUESTION)
+
+
+def test_an_outline_tells_when_its_task_may_begin(subject: Subject) -> None:
+    subject.add_plan()
+    text, task = new_task(5, "a", priority=9, sort_key=-3, limit_key="gpu", next_attempt_at_ms=70)
+    subject.add((replace(text, not_before_ms=60), task), new_task(6, "b", error_kind=ErrorKind.LOST))
+    found = [
+        (one.half_done, one.priority, one.sort_key, one.limit_key, one.next_attempt_at_ms, one.not_before_ms)
+        for one in subject.read("outlines", PLAN_ID, 0, 10)
+    ]
+    assert found == [(False, 9, -3, "gpu", 70, 60), (True, 5, 0, None, None, None)]
 
 
 def test_what_happened_to_a_plan_is_told_from_what_happened_elsewhere(subject: Subject) -> None:

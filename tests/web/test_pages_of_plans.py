@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from html import unescape
 from http.client import HTTPConnection
 from typing import Any
 
@@ -14,9 +15,12 @@ import pytest
 from over_network import OPENLY, listening
 from web_site import Site
 
+from muster.engine.policy import Policy
+from muster.engine.queries import Queries
 from muster.model.outlines import TaskOutline
 from muster.model.states import TaskStatus
 from muster.model.why import state_of
+from muster.runtimes.local import SystemClock
 from muster.web import reckonings
 from muster.web.pages import forecasts, plan_drawing, plans
 from page_reader import Reader
@@ -61,6 +65,8 @@ def test_what_was_at_work_is_shown_with_its_time(site: Site, reader: Reader) -> 
     done(site, "r1")
     shown = reader.get("/plans/shop").text
     assert "When it was at work" in shown and shown.count('data-key="bar-') == 1
+    caption = re.search(r'data-live="gantt">\s*<p class="dim">(.*?)</p>', shown, re.DOTALL)
+    assert caption is not None and len(re.findall(r">\d\d \w+ \d\d:\d\d:\d\d</time>", caption[1])) == 2
 
 
 def test_what_is_at_work_takes_some_time_still(site: Site, reader: Reader) -> None:
@@ -81,6 +87,7 @@ def test_what_is_at_work_takes_some_time_still(site: Site, reader: Reader) -> No
 def outline(number: int, **changes: Any) -> TaskOutline:
     plain: dict[str, Any] = dict.fromkeys(TaskOutline.__struct_fields__)
     texts = {"key": f"t{number}", "title": "", "epic": "", "feature": "", "error": "", "after": ()}
+    texts |= {"half_done": False, "priority": 5, "sort_key": 0}
     return TaskOutline(**{**plain, **texts, "id": number, "status": TaskStatus.PENDING, **changes})
 
 
@@ -104,6 +111,50 @@ def test_the_end_is_told_with_how_wrong_that_was_before(site: Site, reader: Read
     assert re.search(r"the end of 1 past plan was missed by \d+ %", shown)
     over = reader.get("/plans/past").text
     assert "Forecast" not in over and "No forecast" not in over
+
+
+def test_what_begins_later_is_told_to_end_later(site: Site, reader: Reader) -> None:
+    add(site, "shop", **chain("a", "b", "c", "d"))
+    site.register()
+    done(site, "r1", "r2", "r3")
+    tasks = [{"title": "t", "key": "late", "delayS": 64 * 86400}]
+    site.post("/api/v1/plans", {"plan": "shop", "source": None, "actor": "user:ann", "tasks": tasks})
+    shown = reader.get("/plans/shop").text
+    assert "done <strong>in 64d" in shown
+    assert "1 task is laid out no sooner than the time that it waits for." in shown
+
+
+def test_places_of_a_limit_are_told(site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = [{"title": "t", "key": f"t{at}", "limitKey": "gpu"} for at in range(12)]
+    site.post("/api/v1/plans", {"plan": "shop", "source": None, "actor": "user:ann", "tasks": tasks})
+    site.register()
+    jobs = site.started("r1")
+    for job in jobs:
+        site.post("/worker/v1/complete", site.of(job))
+    assert len(jobs) > 2
+    shown = reader.get("/plans/shop").text
+    assert "Forecast: done" in shown and "[limits]" not in shown, "the settings do not name it"
+    policy = Policy(limits={"gpu": 1})
+    told = Queries(site.backend.reads, SystemClock("boot-a"), policy)
+    monkeypatch.setattr(site.backend.queries, "limits", told.limits)
+    shown = reader.get("/plans/shop").text
+    assert f"{12 - len(jobs)} tasks share the places of <code>[limits]</code>" in shown
+
+
+def test_a_paused_plan_has_no_time_of_its_end(site: Site, reader: Reader) -> None:
+    add(site, "shop", **chain("a", "b", "c", "d"))
+    site.register()
+    done(site, "r1", "r2", "r3")
+    site.post("/api/v1/plans/shop/pause", {"actor": "user:ann"})
+    forecast = part_of(reader.get("/plans/shop").text, "forecast")
+    assert "If it went on now: done <strong>in " in forecast and "Forecast:" not in forecast
+    assert "<time" not in forecast
+
+
+def part_of(shown: str, name: str) -> str:
+    found = re.search(f'<div data-live="{name}">(.*?)</div>', shown, re.DOTALL)
+    assert found is not None
+    return found[1]
 
 
 def test_a_graph_of_many_tasks_is_drawn_by_their_headings(site: Site, reader: Reader) -> None:
@@ -136,8 +187,33 @@ def test_a_long_chain_is_drawn_in_as_many_boxes_as_there_may_be(
     parents = {number: [number - 1] if number else [] for number in range(10)}
     chart = plan_drawing.Chart(parents, {number: outline(number) for number in parents})
     drawn = plan_drawing.graph(chart, list(parents))
-    assert drawn is not None and drawn.collapsed and len(drawn.boxes) <= most
+    assert drawn is not None and drawn.steps == -(-10 // most)
+    assert drawn.collapsed and len(drawn.boxes) <= most
     assert len(drawn.edges) == len(drawn.boxes) - 1 and all(edge.critical for edge in drawn.edges)
+
+
+def test_a_box_of_steps_in_a_row_looks_like_what_is_to_be_seen_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_drawing, "DRAWN_MAX", 3)
+    parents = {number: [number - 1] if number else [] for number in range(12)}
+    of = dict.fromkeys(range(6), TaskStatus.COMPLETED)
+    of |= {6: TaskStatus.RUNNING, 9: TaskStatus.FAILED}
+    tasks = {n: outline(n, status=of.get(n, TaskStatus.PENDING), unmet=1, epic="Pages") for n in parents}
+    drawn = plan_drawing.graph(plan_drawing.Chart(parents, tasks), [])
+    assert drawn is not None and drawn.steps == 4
+    assert [(box.name, box.look) for box in drawn.boxes] == [
+        ("4: t0 … t3", "completed"),
+        ("4: t4 … t7", "running"),
+        ("4: t8 … t11", "failed"),
+    ]
+    assert drawn.boxes[1].title == "4: t4 … t7 (2 completed, 1 running, 1 blocked)"
+
+
+def test_what_one_box_stands_for_is_said(
+    site: Site, reader: Reader, large: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan_drawing, "DRAWN_MAX", 9)
+    shown = reader.get(f"{large}?graph=yes").text
+    assert "those of 2 steps in a row are one box" in shown and "of one heading" not in shown
 
 
 def test_names_of_tasks_are_harmless_in_a_drawing(site: Site, reader: Reader) -> None:
@@ -190,8 +266,7 @@ def due_again(monkeypatch: pytest.MonkeyPatch, after_s: float) -> None:
 
 def test_a_large_plan_has_a_forecast_and_the_beginning_of_its_chain(reader: Reader, large: str) -> None:
     first = reader.get(large).text
-    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
-    for shown in (first, reader.get(more).text):
+    for shown in (first, reader.get(more_of(first)).text):
         assert "Forecast: done <strong>in " in shown and "15 tasks are left" in shown
         decides = re.search(r"The chain that decides: (.*?)</p>", shown, re.DOTALL)
         assert decides is not None and decides[1].endswith("and 3 more")
@@ -199,6 +274,27 @@ def test_a_large_plan_has_a_forecast_and_the_beginning_of_its_chain(reader: Read
         assert "No graph" not in shown and '<svg class="graph"' not in shown
     assert first.count('data-key="bar-') == 4 and "of the tasks on this page" in first
     assert first.count('data-key="task-') == 8
+
+
+def more_of(shown: str) -> str:
+    (more,) = re.findall(r'rel="next" href="([^"]+)"', shown)
+    return unescape(more)
+
+
+def test_each_part_of_a_large_plan_says_which_it_is(reader: Reader, large: str) -> None:
+    first = reader.get(large).text
+    assert "Tasks 1 to 8 of 18" in first and "To the first ones" not in first
+    second = reader.get(more_of(first)).text
+    third = reader.get(more_of(second)).text
+    assert "Tasks 9 to 16 of 18" in second and "Tasks 17 to 18 of 18" in third
+    for shown in (second, third):
+        assert f'href="{large}">To the first ones' in shown
+    (after,) = re.findall(r"after=(\d+)", more_of(first))
+    for said in ("", "&before=17", "&before=999"):
+        assert "A later part of 18 tasks" in reader.get(f"{large}?after={after}{said}").text
+    beyond = reader.get(f"{large}?after=9000000000000000&before=18").text
+    assert "There are no more tasks behind these." in beyond and f'href="{large}">To the first ones' in beyond
+    assert "It has no tasks" not in beyond and "Tasks 19" not in beyond
 
 
 def test_past_plans_may_be_large_as_well(site: Site, reader: Reader, large: str) -> None:
@@ -213,10 +309,12 @@ def test_the_graph_of_a_large_plan_is_drawn_for_who_wants_it(reader: Reader, lar
     assert link == f"{large}?graph=yes"
     shown = reader.get(link).text
     assert shown.count('<rect class="box') == 18 and "Draw what" not in shown and "and 3 more" in shown
-    (more,) = re.findall(r'rel="next" href="([^"]+)"', first)
-    (part,) = re.findall(r'href="([^"]+)">Draw what', reader.get(more).text)
-    assert part.startswith(f"{more}&amp;")
-    assert reader.get(part.replace("&amp;", "&")).text.count('<rect class="box') == 18
+    (part,) = re.findall(r'href="([^"]+)">Draw what', reader.get(more_of(first)).text)
+    assert unescape(part).startswith(f"{more_of(first)}&")
+    assert reader.get(unescape(part)).text.count('<rect class="box') == 18
+    second = reader.get(more_of(shown)).text
+    assert second.count('<rect class="box') == 18, "who wants it has it on other parts as well"
+    assert f'href="{large}?graph=yes">To the first ones' in second and more_of(second).endswith("&graph=yes")
     assert reader.get(f"{large}?graph=no").status == 422
 
 
@@ -325,6 +423,10 @@ def test_what_is_not_drawn_of_a_large_plan_is_said(
         assert words in large and words not in small
     assert "up to 3 tasks, and this one has 4." in large and "Draw what waits" not in large
     assert said[1] in reader.get("/plans/large?after=2").text, "on its other parts as well"
+    site.register()
+    done(site, "r1", "r2", "r3", "r4")
+    settled = reader.get("/plans/large").text
+    assert "<span>settled</span>" in settled and all(words in settled for words in said)
 
 
 def test_where_there_is_no_git_a_merge_leads_back_to_the_plan(site: Site, reader: Reader) -> None:

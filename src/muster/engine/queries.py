@@ -124,13 +124,7 @@ _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
 
 class Queries:
     def __init__(
-        self,
-        reads: Reads,
-        clock: Clock,
-        policy: Policy,
-        *,
-        crew_up: bool = True,
-        left: Left = all_left,
+        self, reads: Reads, clock: Clock, policy: Policy, *, crew_up: bool = True, left: Left = all_left
     ) -> None:
         """`crew_up`: False where nobody hands out work, whatever workers the store still knows."""
         self._reads = reads
@@ -138,6 +132,8 @@ class Queries:
         self._policy = policy
         self._crew_up = crew_up
         self._left = left
+        self.limits = policy.limits
+        """Most at one time of all tasks with one limit key; one that is absent has no limit."""
 
     async def status(self) -> StatusView:
         crew = await self.crew()

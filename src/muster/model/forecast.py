@@ -2,9 +2,11 @@
 
 The method, as the page states it: a task takes as long as the middle one of the plan's tasks that are done, from
 the start of its last attempt to its end.  Of a task at work only those count that took longer than it has so far;
-where none did, it takes a part of that time more.  What is left is laid out in the order of its dependencies, the
-longest chain first, on as many places as the plan has used at once so far.  The range is the same with the first
-and the third quarter in place of the middle.  What waits for a person, and what waits for that, is not counted.
+where none did, it takes a part of that time more.  What is left is laid out as the crew hands it out: of what
+waits for nothing any more the highest priority first, then in its own order, nothing before a time that it waits
+for, on as many places as the plan has used at once so far, and of one limit no more at once than the settings
+allow.  The range is the same with the first and the third quarter in place of the middle.  What waits for a
+person, and what waits for that, is not counted.
 """
 
 from __future__ import annotations
@@ -14,13 +16,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from muster.model.plan_graph import downwards, lengths_below
-
 LEAST_DONE = 3
 """Fewer tell nothing."""
 BEYOND = (0.25, 0.5, 1.0)
 """Such parts of its time what takes longer than any other goes on: the first quarter, the middle, the third."""
 ERRORS_MAX = 20
+NO_LIMITS: Mapping[str, int] = {}
 
 
 class TimedTask(NamedTuple):
@@ -34,6 +35,12 @@ class TimedTask(NamedTuple):
     """It ended in another way: nothing of it is left to be done."""
     group: bool = False
     """It takes no time itself: it is over with what it waits for."""
+    due_ms: int | None = None
+    """It does not begin before."""
+    limit: str = ""
+    """It shares the places of this one, where there is such a limit."""
+    order: tuple[int, ...] = ()
+    """The least of what is ready is handed out first, and of equal ones that with the least number."""
 
 
 class Forecast(NamedTuple):
@@ -48,10 +55,16 @@ class Forecast(NamedTuple):
     """How many were not, for they wait for a person, or for one that does."""
     beyond: int
     """How many are at work for longer than any took that is done."""
+    due: int
+    """How many wait for a time of their own."""
+    limited: int
+    """How many share the places of a limit."""
 
 
-def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
-    """None where too few are done, or nothing is left."""
+def forecast(
+    tasks: Mapping[int, TimedTask], now_ms: int, limits: Mapping[str, int] = NO_LIMITS
+) -> Forecast | None:
+    """None where too few are done, or nothing is left.  `limits`: most at once by limit; others have none."""
     took = sorted(
         one.ended_ms - one.begun_ms
         for one in tasks.values()
@@ -72,16 +85,18 @@ def forecast(tasks: Mapping[int, TimedTask], now_ms: int) -> Forecast | None:
         number: usual if one.begun_ms is None and not one.group else _spans_of(one, now_ms, took)
         for number, one in left.items()
     }
-    order = _Order.of(left)
+    order = _Order.of(left, limits)
     early, middle, late = (
-        _laid_out(order, now_ms, {number: span[part] for number, span in spans.items()}, at_once)
+        _laid_out(order, now_ms, [spans[number][part] for number in order.numbers], at_once)
         for part in range(3)
     )
     beyond = sum(_at_work_ms(one, now_ms) >= took[-1] for one in left.values() if one.begun_ms is not None)
-    return Forecast(middle, early, late, round(usual[1]), at_once, work, len(standing), beyond)
+    due = sum(due_ms > now_ms for due_ms in order.due_ms)
+    limited = sum(map(bool, order.limits))
+    return Forecast(middle, early, late, round(usual[1]), at_once, work, len(standing), beyond, due, limited)
 
 
-def missed_by(tasks: Mapping[int, TimedTask]) -> float | None:
+def missed_by(tasks: Mapping[int, TimedTask], limits: Mapping[str, int] = NO_LIMITS) -> float | None:
     """By which part of what was left the forecast was wrong when half of this plan was done.
 
     None: it is not over, or too small to tell.
@@ -92,7 +107,7 @@ def missed_by(tasks: Mapping[int, TimedTask]) -> float | None:
         return None
     then_ms, end_ms = ends[(len(ends) - 1) // 2], ends[-1]
     known = {number: _as_of(one, then_ms) for number, one in tasks.items()}
-    told = forecast(known, then_ms)
+    told = forecast(known, then_ms, limits)
     if told is None or end_ms <= then_ms:
         return None
     return abs(told.end_ms - end_ms) / (end_ms - then_ms)
@@ -131,20 +146,44 @@ def _standing(tasks: Mapping[int, TimedTask]) -> set[int]:
 
 
 class _Order(NamedTuple):
-    """What is left, as it may begin: the same whatever each of it takes."""
+    """What is left, in the order in which it is handed out: the same whatever each of it takes."""
 
-    begun: dict[int, bool]
-    parents: dict[int, Sequence[int]]
-    children: dict[int, list[int]]
-    upwards: list[int]
+    numbers: list[int]
+    at_work: list[bool]
+    groups: list[bool]
+    due_ms: list[int]
+    limits: list[str]
+    """Empty: it has none."""
+    most: Mapping[str, int]
+    children: list[list[int]]
+    """Their places in `numbers`."""
+    waits: list[int]
+    """For how many of them each waits."""
 
     @classmethod
-    def of(cls, left: Mapping[int, TimedTask]) -> _Order:
-        parents: dict[int, Sequence[int]] = {
-            number: [parent for parent in one.parents if parent in left] for number, one in left.items()
-        }
-        begun = {number: one.begun_ms is not None for number, one in left.items()}
-        return cls(begun, parents, _children(parents), list(downwards(parents))[::-1])
+    def of(cls, left: Mapping[int, TimedTask], limits: Mapping[str, int]) -> _Order:
+        numbers = sorted(left, key=lambda number: (left[number].order, number))
+        tasks = [left[number] for number in numbers]
+        at = {number: place for place, number in enumerate(numbers)}
+        at_work = [one.begun_ms is not None and not one.group for one in tasks]
+        children: list[list[int]] = [[] for _ in numbers]
+        waits = [0] * len(numbers)
+        for place, one in enumerate(tasks):
+            # What is at work waits for nothing any more, whatever was asked of it meanwhile.
+            for parent in () if at_work[place] else one.parents:
+                if parent in at:
+                    children[at[parent]].append(place)
+                    waits[place] += 1
+        return cls(
+            numbers,
+            at_work,
+            [one.group for one in tasks],
+            [0 if one.due_ms is None or one.begun_ms is not None else one.due_ms for one in tasks],
+            [one.limit if one.limit in limits else "" for one in tasks],
+            limits,
+            children,
+            waits,
+        )
 
 
 def _children(parents: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
@@ -155,27 +194,85 @@ def _children(parents: Mapping[int, Sequence[int]]) -> dict[int, list[int]]:
     return found
 
 
-def _laid_out(order: _Order, now_ms: int, took: Mapping[int, float], places: int) -> int:
+class _Layout:
+    """Who is at work when, from one moment to the next at which something ends or comes due."""
+
+    def __init__(self, order: _Order, now_ms: int, took: Sequence[float]) -> None:
+        self._order = order
+        self._took = took
+        self.now = float(now_ms)
+        self._waits = list(order.waits)
+        self._at_work: list[tuple[float, int]] = []
+        self._ready: list[int] = []
+        self._later: list[tuple[int, int]] = []
+        """Those that wait for nothing but a time."""
+        self._used = dict.fromkeys(order.most, 0)
+        self._held: dict[str, list[int]] = {}
+        """Those whose limit had no place when it was their turn: one of them has its turn again for each that is
+        given back."""
+        for one, at_work in enumerate(order.at_work):
+            if at_work:
+                self._begin(one)  # it has its place already
+        self._free([one for one, waits in enumerate(self._waits) if not waits and not order.at_work[one]])
+
+    def fill(self, places: int) -> None:
+        limits, most = self._order.limits, self._order.most
+        while self._ready and len(self._at_work) < places:
+            one = heapq.heappop(self._ready)
+            limit = limits[one]
+            if limit and self._used[limit] >= most[limit]:
+                heapq.heappush(self._held.setdefault(limit, []), one)
+            else:
+                self._begin(one)
+
+    def go_on(self) -> bool:
+        """To the next moment; False: there is none."""
+        if not (self._at_work or self._later):
+            return False
+        self.now = float(min(heap[0][0] for heap in (self._at_work, self._later) if heap))
+        while self._at_work and self._at_work[0][0] <= self.now:
+            self._end(heapq.heappop(self._at_work)[1])
+        while self._later and self._later[0][0] <= self.now:
+            heapq.heappush(self._ready, heapq.heappop(self._later)[1])
+        return True
+
+    def _begin(self, one: int) -> None:
+        if limit := self._order.limits[one]:
+            self._used[limit] += 1
+        heapq.heappush(self._at_work, (self.now + self._took[one], one))
+
+    def _end(self, one: int) -> None:
+        if limit := self._order.limits[one]:
+            self._used[limit] -= 1
+            if held := self._held.get(limit):
+                heapq.heappush(self._ready, heapq.heappop(held))
+        self._free(self._met(one))
+
+    def _met(self, one: int) -> list[int]:
+        """Those that have waited for it last."""
+        for child in self._order.children[one]:
+            self._waits[child] -= 1
+        return [child for child in self._order.children[one] if not self._waits[child]]
+
+    def _free(self, todo: list[int]) -> None:
+        """They wait for no other."""
+        while todo:
+            one = todo.pop()
+            if self._order.groups[one]:
+                todo += self._met(one)
+            elif self._order.due_ms[one] > self.now:
+                heapq.heappush(self._later, (self._order.due_ms[one], one))
+            else:
+                heapq.heappush(self._ready, one)
+
+
+def _laid_out(order: _Order, now_ms: int, took: Sequence[float], places: int) -> int:
     """When the last of them ends."""
-    below = lengths_below(order.parents, took, order.upwards)
-    waits = {number: len(above) for number, above in order.parents.items()}
-    # What is at work already has its place.
-    ready = [
-        (not order.begun[number], -below[number], number) for number, above in waits.items() if not above
-    ]
-    heapq.heapify(ready)
-    at_work: list[tuple[float, int]] = []
-    now = float(now_ms)
-    while ready or at_work:
-        while ready and len(at_work) < places:
-            _, _, number = heapq.heappop(ready)
-            heapq.heappush(at_work, (now + took[number], number))
-        now, done = heapq.heappop(at_work)
-        for child in order.children.get(done, ()):
-            waits[child] -= 1
-            if not waits[child]:
-                heapq.heappush(ready, (not order.begun[child], -below[child], child))
-    return round(now)
+    layout = _Layout(order, now_ms, took)
+    layout.fill(places)
+    while layout.go_on():
+        layout.fill(places)
+    return round(layout.now)
 
 
 def _spans_of(one: TimedTask, now_ms: int, took: Sequence[int]) -> tuple[float, ...]:

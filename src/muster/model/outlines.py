@@ -19,6 +19,7 @@ class TaskOutline(Struct, frozen=True, gc=False):
     """Of the attempt that holds it."""
     paused_reason: PauseReason | None
     next_attempt_at_ms: int | None
+    not_before_ms: int | None
     unmet: int
     started_at_ms: int | None
     ended_at_ms: int | None
@@ -27,6 +28,10 @@ class TaskOutline(Struct, frozen=True, gc=False):
     is_group: bool
     ready: bool
     lane_id: int
+    half_done: bool
+    priority: int
+    sort_key: int
+    limit_key: str | None
     stranded: bool
     """It waits for one that has ended badly."""
     after: tuple[int, ...]

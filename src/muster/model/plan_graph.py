@@ -52,17 +52,3 @@ def critical_path(parents: Parents, took: Mapping[int, float]) -> list[int]:
     while chain[-1] in before:
         chain.append(before[chain[-1]])
     return chain[::-1]
-
-
-def lengths_below(
-    parents: Parents, took: Mapping[int, float], upwards: Sequence[int] = ()
-) -> dict[int, float]:
-    """How long what follows each takes at least, itself included.
-
-    `upwards`: all of them, each before all that it waits for, where somebody knows that already.
-    """
-    below = {number: took.get(number, 0.0) for number in parents}
-    for number in upwards or list(downwards(parents))[::-1]:
-        for parent in parents[number]:
-            below[parent] = max(below[parent], took.get(parent, 0.0) + below[number])
-    return below

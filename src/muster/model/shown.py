@@ -157,13 +157,28 @@ def plan_counts(plans: Iterable[Mapping[str, Any]], name: str | None = None) -> 
     return counts
 
 
+_UNITS = ((1, "s", 100), (60, "m", 100 * 60), (3600, "h", 48 * 3600))
+
+
 def age(ms: int) -> str:
     """`44s`, `5m`, `3h`, `2d`."""
     seconds = max(0, ms // 1000)
-    for size, unit, until in ((1, "s", 100), (60, "m", 100 * 60), (3600, "h", 48 * 3600)):
+    for size, unit, until in _UNITS:
         if seconds < until:
             return f"{seconds // size}{unit}"
     return f"{seconds // 86400}d"
+
+
+def span(early_ms: int, middle_ms: int, late_ms: int) -> tuple[str, str, str]:
+    """A time and the range around it in one unit, so that none contradicts another; never nothing."""
+    early, middle, late = (max(1, -(-ms // 1000)) for ms in (early_ms, middle_ms, late_ms))
+    size, unit = next(((size, unit) for size, unit, until in _UNITS if middle < until), (86400, "d"))
+    for smaller, its_unit, _ in reversed(_UNITS):
+        if early < size and smaller < size:
+            size, unit = smaller, its_unit  # else it would be none of them
+            break
+    first, about, last = early // size, (2 * middle + size) // (2 * size), -(-late // size)
+    return f"{max(1, first)}{unit}", f"{about}{unit}", f"{last}{unit}"
 
 
 def shell_word(text: str) -> str:

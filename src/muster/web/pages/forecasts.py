@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
 from typing import NamedTuple, TypeVar
@@ -60,15 +60,23 @@ async def picture_of(
     whole = chart is not None
     known = chart or await chart_of(web, plan.id)
     now_ms = time.time_ns() // 1_000_000
-    reckon = partial(_picture, known, errors, now_ms, settled=settled, whole=whole, drawn=drawn)
+    limits = web.queries.limits
+    reckon = partial(_picture, known, errors, now_ms, limits, settled=settled, whole=whole, drawn=drawn)
     return await _reckoned(known, reckon)
 
 
 def _picture(
-    chart: Chart, errors: list[float], now_ms: int, *, settled: bool, whole: bool, drawn: bool
+    chart: Chart,
+    errors: list[float],
+    now_ms: int,
+    limits: Mapping[str, int],
+    *,
+    settled: bool,
+    whole: bool,
+    drawn: bool,
 ) -> PlanPicture:
     timed = chart.timed()
-    end = forecast(timed, now_ms)
+    end = forecast(timed, now_ms, limits)
     chain = chart.critical(timed, now_ms, end.typical_ms if end else 1)
     steps = [chart.tasks[number] for number in chain if not chart.tasks[number].is_group]
     if len(steps) == 1:
@@ -78,6 +86,7 @@ def _picture(
     return PlanPicture(
         forecast={
             "end": end._asdict() if end else None,
+            "now_ms": now_ms,
             "plans": len(errors),
             "percent": round(100 * median(errors)) if errors else None,
         },
@@ -101,7 +110,7 @@ async def _errors(web: Backend, name: str) -> list[float]:
                 continue
             looked, tasks = looked + 1, tasks + sum(plan.counts.values())
             chart = await chart_of(web, plan.id)
-            _missed[known] = await _reckoned(chart, partial(_missed_by, chart))
+            _missed[known] = await _reckoned(chart, partial(_missed_by, chart, web.queries.limits))
             while len(_missed) > _KEPT_MAX:
                 _missed.popitem(last=False)
         error = _missed[known]
@@ -115,8 +124,8 @@ def _is_over(plan: PlanView) -> bool:
     return not open_ones and 0 < sum(plan.counts.values()) <= RECKONED_MAX
 
 
-def _missed_by(chart: Chart) -> float | None:
-    return missed_by(chart.timed())
+def _missed_by(chart: Chart, limits: Mapping[str, int]) -> float | None:
+    return missed_by(chart.timed(), limits)
 
 
 async def _reckoned(chart: Chart, reckon: Callable[[], T]) -> T:

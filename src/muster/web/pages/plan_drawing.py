@@ -20,6 +20,8 @@ DRAWN_MAX = 300
 """Boxes; a graph of more is a thicket."""
 BOX_W, BOX_H, GAP_X, GAP_Y = 170, 30, 50, 12
 NAME_CHARS = 20
+TELLING = ("failed", "paused", "stopping", "running", "assigned")
+"""How a box looks of which any task is so; else as most of them."""
 GANTT_W = 1000
 ROW_H = 18
 BAR_MIN = 3
@@ -47,6 +49,8 @@ class DrawnGraph(NamedTuple):
     height: int
     collapsed: bool = False
     """A box may stand for many tasks."""
+    steps: int = 0
+    """Of how many steps in a row, whatever their headings; 0: of one, and one heading."""
 
 
 class GanttBar(NamedTuple):
@@ -95,28 +99,38 @@ class Chart(NamedTuple):
 
 def timed_of(task: TaskOutline, parents: Sequence[int], *, stands: bool) -> TimedTask:
     completed = task.status is TaskStatus.COMPLETED
+    begun_ms = task.started_at_ms if completed or task.status is TaskStatus.RUNNING else None
     return TimedTask(
         parents=tuple(parents),
-        begun_ms=task.started_at_ms if completed or task.status is TaskStatus.RUNNING else None,
+        begun_ms=begun_ms,
         ended_ms=task.ended_at_ms if completed else None,
         stands=stands,
         over=task.status in FINAL and not completed and not stands,
         group=task.is_group,
+        due_ms=task.next_attempt_at_ms if begun_ms is None else _was_due(task, begun_ms),
+        limit=task.limit_key or "",
+        order=(task.status is not TaskStatus.ASSIGNED, -task.half_done, -task.priority, task.sort_key),
     )
+
+
+def _was_due(task: TaskOutline, begun_ms: int) -> int | None:
+    """For what time it has waited; somebody may have had it begin before."""
+    due_ms = task.not_before_ms
+    return due_ms if due_ms is not None and due_ms <= begun_ms else None
 
 
 def graph(chart: Chart, critical: Sequence[int]) -> DrawnGraph | None:
     """From left to right; None where nothing waits for anything.  Of many tasks those that are equally deep below
-    one heading are one box."""
+    one heading are one box, or those of some steps in a row where that is too many still."""
     if not any(chart.parents.values()):
         return None
     if len(chart.parents) > DRAWN_MAX:
-        groups = _groups(chart)
+        groups, steps = _groups(chart)
         of = {number: at for at, numbers in groups.items() for number in numbers}
         parents = {at: sorted(_above(chart, at, numbers, of)) for at, numbers in groups.items()}
         chain = list(dict.fromkeys(of[number] for number in critical if number in of))
-        drawn = _laid_out(parents, chain, lambda at, place, on: _crowd(chart, groups[at], place, on))
-        return drawn._replace(collapsed=True)
+        drawn = _laid_out(parents, chain, lambda at, place, on: _crowd(chart, groups[at], steps, place, on))
+        return drawn._replace(collapsed=True, steps=steps)
     return _laid_out(chart.parents, critical, lambda number, place, on: _box(chart, number, place, on))
 
 
@@ -147,20 +161,21 @@ def _laid_out(parents: Mapping[int, Sequence[int]], critical: Sequence[int], dra
     return DrawnGraph(boxes, edges, width, rows * (BOX_H + GAP_Y) - GAP_Y + 4)
 
 
-def _groups(chart: Chart) -> dict[int, list[int]]:
-    """Tasks by the first one of those that are drawn as one box: no more than DRAWN_MAX of them."""
+def _groups(chart: Chart) -> tuple[dict[int, list[int]], int]:
+    """Tasks by the first one of those that are drawn as one box, no more than DRAWN_MAX of them; with how many
+    steps are one, where headings do not count."""
     deep = depths(chart.parents)
     step = -(-max(deep.values()) // DRAWN_MAX)
-    keys: list[Callable[[int], tuple[object, ...]]] = [
-        lambda number: (deep[number], *_heading(chart, number)),
-        lambda number: ((deep[number] - 1) // step,),
-    ]
-    for key in keys:
-        found: dict[tuple[object, ...], list[int]] = {}
-        for number in chart.parents:
-            found.setdefault(key(number), []).append(number)
-        if len(found) <= DRAWN_MAX:
-            break
+    by_heading = _alike(chart, lambda number: (deep[number], *_heading(chart, number)))
+    if len(by_heading) <= DRAWN_MAX:
+        return by_heading, 0
+    return _alike(chart, lambda number: ((deep[number] - 1) // step,)), step
+
+
+def _alike(chart: Chart, key: Callable[[int], tuple[object, ...]]) -> dict[int, list[int]]:
+    found: dict[tuple[object, ...], list[int]] = {}
+    for number in chart.parents:
+        found.setdefault(key(number), []).append(number)
     return {numbers[0]: numbers for numbers in found.values()}
 
 
@@ -173,7 +188,9 @@ def _above(chart: Chart, group: int, numbers: Sequence[int], of: Mapping[int, in
     return {of[parent] for number in numbers for parent in chart.parents[number]} - {group}
 
 
-def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critical: bool) -> DrawnTask:
+def _crowd(
+    chart: Chart, numbers: Sequence[int], steps: int, place: tuple[int, int], critical: bool
+) -> DrawnTask:
     """It leads to the first of them that has not ended."""
     if len(numbers) == 1:
         return _box(chart, numbers[0], place, critical)
@@ -183,10 +200,12 @@ def _crowd(chart: Chart, numbers: Sequence[int], place: tuple[int, int], critica
     box = _box(chart, first, place, critical)
     heading = " > ".join(filter(None, _heading(chart, first)))
     told = ", ".join(f"{number} {look}" for look, number in looks.most_common())
-    name = f"{len(numbers)}: {heading or chart.tasks[first].key}"
+    of = f"{chart.tasks[numbers[0]].key} … {chart.tasks[numbers[-1]].key}" if steps else heading
+    name = f"{len(numbers)}: {of or chart.tasks[first].key}"
+    look = next((one for one in TELLING if one in looks), looks.most_common(1)[0][0])
     cut = name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS - 1]}…"
     # Who is told of it hears what others see: by that it is asked for.
-    return box._replace(name=cut, title=f"{name} ({told})")
+    return box._replace(name=cut, look=look, title=f"{name} ({told})")
 
 
 def _box(chart: Chart, number: int, place: tuple[int, int], critical: bool) -> DrawnTask:

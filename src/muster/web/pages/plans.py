@@ -40,6 +40,8 @@ EVENTS_LOOKED_MAX = 10_000
 class PlanPageQuery(DoneQuery, frozen=True, kw_only=True):
     after: c.Count = 0
     """Tasks whose ids come after this one."""
+    before: c.Count = 0
+    """How many tasks stand on the parts before, as the link from there says; 0: that is not known."""
     graph: Literal["", "yes"] = ""
     """Also of a plan that is shown a part at a time."""
 
@@ -92,12 +94,27 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         gantt=gantt(tasks, now_ms) if picture else None,
         too_many=number if picture is None else 0,
         reckoned_max=RECKONED_MAX,
-        part=query.after,
+        part=_place(query, number, tasks),
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=PLAN_ACTIONS,
         possible=possible_for_plan(progress["plan"], settled=found.settled),
         work=web.owner.works is not None,
     )
+
+
+def _place(query: PlanPageQuery, number: int, tasks: list[Json]) -> Json:
+    """Which part of a plan of that many tasks this is."""
+    known = bool(query.before) or not query.after
+    last = query.before + sum(not task["isGroup"] for task in tasks)
+    known = known and query.before < last <= number  # a link may be old, or somebody's own
+    return {
+        "after": query.after,
+        "before": query.before,
+        "drawn": "?graph=yes" if query.graph else "",
+        "first": query.before + 1 if known else 0,
+        "last": last if known else 0,
+        "number": number,
+    }
 
 
 async def _kept(web: Backend, found: PlanProgress, event: int, graph: str) -> PlanPicture:
