@@ -12,15 +12,18 @@ from http.client import HTTPConnection
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from over_network import OPENLY, listening
 from web_site import Site
 
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
+from muster.model import forecast
 from muster.model.outlines import TaskOutline
 from muster.model.states import TaskStatus
 from muster.model.why import state_of
 from muster.runtimes.local import SystemClock
+from muster.stores.stored_reads import StoredReads
 from muster.web import reckonings
 from muster.web.pages import forecasts, plan_drawing, plans
 from page_reader import Reader
@@ -274,6 +277,32 @@ def test_a_large_plan_has_a_forecast_and_the_beginning_of_its_chain(reader: Read
         assert "No graph" not in shown and '<svg class="graph"' not in shown
     assert first.count('data-key="bar-') == 4 and "of the tasks on this page" in first
     assert first.count('data-key="task-') == 8
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_took_long_once_does_not_decide_what_is_left(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch, large: bool
+) -> None:
+    """Also while too few are done for a forecast."""
+    monkeypatch.setattr(plans, "WHOLE_MAX", 5 if large else 500)
+    monkeypatch.setattr(forecast, "LEAST_DONE", 10)
+    outlines = StoredReads.outlines
+
+    async def slow(*asked: Any) -> list[TaskOutline]:
+        found = await outlines(*asked)
+        return [
+            replace(one, started_at_ms=0) if one.key == "slow" and one.ended_at_ms else one for one in found
+        ]
+
+    monkeypatch.setattr(StoredReads, "outlines", slow)
+    add(site, "left", slow=(), quick=(), quicker=(), **chain(*"abcdefgh"))
+    site.register()
+    done(site, "r1")
+    shown = reader.get("/plans/left").text
+    assert "No forecast yet" in shown
+    decides = re.search(r"The chain that decides: (.*?)</p>", shown, re.DOTALL)
+    done_too = "" if large else "a"
+    assert decides is not None and re.findall(r">(\w+)</a>", decides[1]) == [*done_too, *"bcdefgh"]
 
 
 def more_of(shown: str) -> str:

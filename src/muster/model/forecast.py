@@ -65,11 +65,7 @@ def forecast(
     tasks: Mapping[int, TimedTask], now_ms: int, limits: Mapping[str, int] = NO_LIMITS
 ) -> Forecast | None:
     """None where too few are done, or nothing is left.  `limits`: most at once by limit; others have none."""
-    took = sorted(
-        one.ended_ms - one.begun_ms
-        for one in tasks.values()
-        if one.ended_ms is not None and one.begun_ms is not None
-    )
+    took = _took(tasks)
     standing = _standing(tasks)
     left = {
         number: one
@@ -94,6 +90,21 @@ def forecast(
     due = sum(due_ms > now_ms for due_ms in order.due_ms)
     limited = sum(map(bool, order.limits))
     return Forecast(middle, early, late, round(usual[1]), at_once, work, len(standing), beyond, due, limited)
+
+
+def typical_ms(tasks: Mapping[int, TimedTask]) -> int:
+    """How long the middle one of those took that are done; 1 where none is."""
+    took = _took(tasks)
+    return max(1, round(quarters(took)[1])) if took else 1
+
+
+def _took(tasks: Mapping[int, TimedTask]) -> list[int]:
+    """Of what is done, the quickest first."""
+    return sorted(
+        one.ended_ms - one.begun_ms
+        for one in tasks.values()
+        if one.ended_ms is not None and one.begun_ms is not None
+    )
 
 
 def missed_by(tasks: Mapping[int, TimedTask], limits: Mapping[str, int] = NO_LIMITS) -> float | None:

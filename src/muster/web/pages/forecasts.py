@@ -77,7 +77,7 @@ def _picture(
 ) -> PlanPicture:
     timed = chart.timed()
     end = forecast(timed, now_ms, limits)
-    chain = chart.critical(timed, now_ms, end.typical_ms if end else 1)
+    chain = chart.critical(timed, now_ms)
     steps = [chart.tasks[number] for number in chain if not chart.tasks[number].is_group]
     if len(steps) == 1:
         steps = []  # it decides nothing

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from muster.model.forecast import TimedTask
+from muster.model.forecast import TimedTask, typical_ms
 from muster.model.json_value import Json
 from muster.model.outlines import TaskOutline
 from muster.model.plan_graph import critical_path, depths
@@ -91,9 +91,14 @@ class Chart(NamedTuple):
             for number, above in self.parents.items()
         }
 
-    def critical(self, timed: Mapping[int, TimedTask], now_ms: int, typical_ms: int) -> list[int]:
-        """By what each took, and for those that are left by what they usually take."""
-        took = {number: float(_took(one, now_ms, typical_ms)) for number, one in timed.items()}
+    def critical(self, timed: Mapping[int, TimedTask], now_ms: int) -> list[int]:
+        """Of what is left, by how long such tasks usually take; where nothing is, by what each took."""
+        usual_ms = typical_ms(timed)
+        is_over = all(one.ended_ms is not None or one.over for one in timed.values())
+        took = {
+            number: float(_took(one, now_ms, usual_ms)) if is_over or one.ended_ms is None else 0.0
+            for number, one in timed.items()
+        }
         return critical_path(self.parents, took)
 
 
@@ -254,9 +259,9 @@ def _end(task: Json, now_ms: int) -> int:
     return max(ended, begun)
 
 
-def _took(one: TimedTask, now_ms: int, typical_ms: int) -> int:
+def _took(one: TimedTask, now_ms: int, usual_ms: int) -> int:
     if one.over or one.group:
         return 0
     if one.begun_ms is None:
-        return typical_ms
-    return one.ended_ms - one.begun_ms if one.ended_ms is not None else max(typical_ms, now_ms - one.begun_ms)
+        return usual_ms
+    return one.ended_ms - one.begun_ms if one.ended_ms is not None else max(usual_ms, now_ms - one.begun_ms)
