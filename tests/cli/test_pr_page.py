@@ -87,3 +87,52 @@ def test_it_says_what_is_missing(far: FarOwner, repo: Repo) -> None:
     repo.git("remote", "remove", "origin")
     refused = reader.send(form)
     assert refused.status == 404 and "no remote origin; nothing was pushed" in refused.text
+
+
+FAILS = "#!/bin/sh\necho 'error connecting to api.github.com' >&2\nexit 1\n"
+
+
+@pytest.fixture
+def gh(far: FarOwner, repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's own tool, which fails."""
+    tool = tmp_path / "bin" / "gh"
+    tool.parent.mkdir()
+    tool.write_text(FAILS)
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.delenv("GITHUB_TOKEN")
+    (far.root / "muster.toml").write_text("")
+    repo.git("remote", "set-url", "origin", "git@github.com:acme/site.git")
+    return tool
+
+
+def test_a_tool_that_fails_is_no_refusal_of_who_asks(
+    far: FarOwner, repo: Repo, gh: Path, tmp_path: Path
+) -> None:
+    assert gh.exists()
+    reader = signed_in(far)
+    form = reader.get("/plans/billing/pull-request").form("Push it")
+    refused = reader.send(form)
+    assert refused.status == 502 and "gh says: error connecting to api.github.com" in refused.text
+    assert "Sign in" not in refused.text and "Back to its page" in refused.text
+    assert "gh auth status --hostname github.com" in refused.text
+    assert f"branch {BRANCH} was pushed to origin before that, and stays there" in refused.text
+    there = repo.git("--git-dir", str(tmp_path / "remote.git"), "rev-parse", BRANCH)
+    assert there == repo.git("rev-parse", BRANCH)
+    again = reader.send(form)
+    assert again.status == 502 and f"branch {BRANCH} was at origin before" in again.text
+    api = "/api/v1/plans/billing/pull-request"
+    told = reader.ask("POST", api, b'{"actor": "ada"}', Authorization=f"Bearer {SECRET}", Accept="*/*")
+    assert told.status == 502 and json.loads(told.text)["code"] == "forge_refused"
+
+
+@pytest.mark.parametrize(("token", "says"), [("another", "Bad credentials"), ("", "there is no token for")])
+def test_a_token_that_the_forge_refuses_is_not_that_of_who_asks(
+    far: FarOwner, repo: Repo, monkeypatch: pytest.MonkeyPatch, token: str, says: str
+) -> None:
+    assert repo.git("remote")
+    monkeypatch.setenv("GITHUB_TOKEN", token)
+    reader = signed_in(far)
+    refused = reader.send(reader.get("/plans/billing/pull-request").form("Push it"))
+    assert refused.status == 502 and says in refused.text and "Back to its page" in refused.text
+    assert ("nothing was pushed" in refused.text) == (not token)

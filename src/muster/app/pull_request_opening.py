@@ -18,6 +18,7 @@ from muster.app.pull_requests import (
     records,
     remote_of,
     task_target,
+    telling_pushed,
     tip_of,
     wanted,
 )
@@ -61,7 +62,8 @@ class Opening:
         into = base or (known.base if known else base_of(self.git))
         forge = self.forge(place)  # before anything leaves this machine
         pushed = push(self.git, place, target, into)
-        since = tip_of(self.git, place, into)
-        text = text_for(self.api, self.git, self.config, target, plan=plan, base=since)
-        record, new = publish(forge, target, text, only=only, remote=place, base=into, new_base=base)
-        return Opened(keep(self.project, record), new, pushed)
+        with telling_pushed(target.branch, place, new=pushed):
+            since = tip_of(self.git, place, into)
+            text = text_for(self.api, self.git, self.config, target, plan=plan, base=since)
+            record, new = publish(forge, target, text, only=only, remote=place, base=into, new_base=base)
+            return Opened(keep(self.project, record), new, pushed)

@@ -228,6 +228,17 @@ def push(git: UserGit, remote: str, target: Target, base: str) -> bool:
     raise Conflict(f"git push to {remote} failed: {why}", f"git push {remote} {target.branch}")
 
 
+@contextmanager
+def telling_pushed(branch: str, remote: str, *, new: bool) -> Iterator[None]:
+    """What fails within says as well that the branch is at the remote already."""
+    try:
+        yield
+    except MusterError as error:
+        done = f"was pushed to {remote} before that, and stays there" if new else f"was at {remote} before"
+        error.message = f"{error.message}; branch {branch} {done}"
+        raise
+
+
 def publish(
     forge: Forge,
     target: Target,

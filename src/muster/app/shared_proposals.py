@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 
 from muster.app.pull_request_text import text_for
-from muster.app.pull_requests import Target, plan_target, publish, task_target, wanted
+from muster.app.pull_requests import Target, plan_target, publish, task_target, telling_pushed, wanted
 from muster.app.settings import load_config
 from muster.client.api import Api
 from muster.client.http import Connection
@@ -43,8 +43,10 @@ def propose(mirror: GitMirror, project: Project, ref: str) -> PullOpened:
                     f"muster why {ref}",
                 )
             pushed = _brought(mirror, target, seen.get(f"{_HEADS}{target.branch}"))
-            text = text_for(api, git, config, target, plan=plan, base=base)
-    record, new = publish(forge, target, text, remote=mirror.shown, base=into, new_base="")
+            with telling_pushed(target.branch, mirror.shown, new=pushed):
+                text = text_for(api, git, config, target, plan=plan, base=base)
+    with telling_pushed(target.branch, mirror.shown, new=pushed):
+        record, new = publish(forge, target, text, remote=mirror.shown, base=into, new_base="")
     return PullOpened(
         ref=record.ref, url=record.url, branch=record.branch, base=record.base, new=new, pushed=pushed
     )

@@ -9,6 +9,7 @@
       PreconditionFailed (412)
   x Unavailable: wait and try again (exit 7, HTTP 503): OwnerUnavailable, StoreFull (507), TooMany (429),
     StoreAway, Contended, CommitUnknown
+  x ForgeRefused: what the server asks for us refuses it (exit 4, HTTP 502)
   x StoreFault: a person must act (exit 1, HTTP 507): StoreHalted, StoreRewound, StoreMoved, StoreRefused
   x AgentUnfit: this agent cannot run here; the task is unharmed (exit 1, HTTP 500)
 
@@ -85,6 +86,13 @@ class Forbidden(NotAllowed):
     """Who asks is known, and may not do this."""
 
     http_status = 403
+
+
+class ForgeRefused(MusterError):
+    """A forge, or the tool that asks it, lets this machine not do it: who asks us is known and stays so."""
+
+    exit_code = 4
+    http_status = 502
 
 
 class Conflict(CallerError):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from muster.hosts.handed_on import handed_on
-from muster.model.errors import BadConfig, Conflict, MusterError, NotAllowed, NotFound, Unavailable
+from muster.model.errors import BadConfig, Conflict, ForgeRefused, MusterError, NotFound, Unavailable
 
 REPLY_S = 30.0
 REPLY_BYTES_MAX = 16 << 20
@@ -30,7 +30,7 @@ GRAPHQL = "graphql"
 
 class ForgeApi(Protocol):
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What it answered, decoded.  Raises NotFound, NotAllowed, Conflict, Unavailable."""
+        """What it answered, decoded.  Raises NotFound, ForgeRefused, Conflict, Unavailable."""
 
 
 def rows(api: ForgeApi, path: str, key: str = "") -> list[Any]:
@@ -126,7 +126,7 @@ class ToolApi:
             found = _HTTP.search(said)
             hint = f"{self._tool} auth status --hostname {self._host}"
             if found is None:
-                raise NotAllowed(f"{self._tool} says: {said[:_SAID_MAX]}", hint)
+                raise ForgeRefused(f"{self._tool} says: {said[:_SAID_MAX] or f'nothing, exit code {done.returncode}'}", hint)
             text = done.stdout.decode(errors="replace") or said
             raise refusal(int(found[1]), text, f"{method} {path}", hint)
         return _decoded(done.stdout)
@@ -137,7 +137,7 @@ def refusal(status: int, told: str, asked: str, hint: str) -> MusterError:
     if status == 403 and "rate limit" in said:
         return Unavailable(f"the forge answers {status}: {said}", "the same once more, in a while")
     if status in (401, 403):
-        return NotAllowed(f"the forge refuses ({status}): {said}", hint)
+        return ForgeRefused(f"the forge refuses ({status}): {said}", hint)
     if status == 404:
         return NotFound(f"the forge knows no such thing, or does not show it to you: {said}", hint)
     if status == 429 or status >= 500:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
 
-from muster.model.errors import BadConfig, Conflict, NotAllowed, NotFound
+from muster.model.errors import BadConfig, Conflict, ForgeRefused, NotFound
 from muster.outbound.forge_api import GRAPHQL, ForgeApi, HttpApi, ToolApi, rows
 
 _THREADS = (
@@ -105,7 +105,7 @@ class GitHub:
     def checks(self, commit: str) -> list[ForgeCheck]:
         try:
             runs = rows(self.api, f"{self._home}/commits/{commit}/check-runs", "check_runs")
-        except NotAllowed:  # fine-grained tokens may not read check runs, but those of Actions
+        except ForgeRefused:  # fine-grained tokens may not read check runs, but those of Actions
             runs = rows(self.api, f"{self._home}/actions/runs?head_sha={commit}", "workflow_runs")
         found = []
         for run in runs:
@@ -153,7 +153,7 @@ class GitHub:
         try:
             told = self.api.call("POST", GRAPHQL, {"query": _THREADS, "variables": variables})
             threads = told["data"]["repository"]["pullRequest"]["reviewThreads"]["nodes"]
-        except (NotFound, NotAllowed, Conflict, TypeError, KeyError):
+        except (NotFound, ForgeRefused, Conflict, TypeError, KeyError):
             return set()
         done = [thread for thread in threads if thread["isResolved"]]
         return {one["databaseId"] for thread in done for one in thread["comments"]["nodes"]}
@@ -306,7 +306,7 @@ def place_of(url: str) -> Place | None:
 def forge_of(url: str, setting: str) -> Forge:
     """Of a remote's address; `setting` is the address of the forge's API where a person has named it.
 
-    Raises NotFound, BadConfig, NotAllowed.
+    Raises NotFound, BadConfig, ForgeRefused.
     """
     place = place_of(url)
     if place is None:
@@ -325,7 +325,7 @@ def forge_of(url: str, setting: str) -> Forge:
     if not variable:
         names = " or ".join(kind.variables)
         other = f", or install {kind.tool} and log in" if kind.tool and not setting else ""
-        raise NotAllowed(f"there is no token for {place.host}; nothing was pushed", f"set {names}{other}")
+        raise ForgeRefused(f"there is no token for {place.host}; nothing was pushed", f"set {names}{other}")
     usual = "https://api.github.com" if place.host == "github.com" else f"https://{place.host}{kind.api_path}"
     api = HttpApi(setting or usual, kind.forge.scheme, os.environ[variable].strip(), variable)
     return kind.forge(api, place.slug)

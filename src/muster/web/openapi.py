@@ -44,6 +44,7 @@ _WHERE = {
     422: "a field or a parameter is wrong: `errors` says which",
     429: "too much is waiting or asked: later, after `Retry-After` where it is given",
     500: "an error of Muster itself",
+    502: "a forge, or the tool that asks it, does not let the server do it",
     503: "for the moment; to be tried again",
     507: "nothing can be written: the disk is full, or the store has halted",
 }
@@ -126,6 +127,8 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
         statuses.add(413)
     if "If-Match" in route.said.headers:
         statuses.add(412)
+    if path.endswith("/pull-request"):
+        statuses.add(502)
     if (body := route.body) is not None:
         content: Json = {"schema": schemas.of(body)}
         if examples := EXAMPLES.get((method, path)):
