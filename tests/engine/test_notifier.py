@@ -17,7 +17,7 @@ from muster.engine.policy import Policy
 from muster.engine.services.notifier import Notifier
 from muster.model import commands as c
 from muster.model.errors import Conflict, NotFound, TermOver
-from muster.model.notify import ChannelPlan, Matter, Notification, Quiet
+from muster.model.notify import ChannelPlan, Matter, Notification, Quiet, line_of
 from muster.model.states import ErrorKind, PauseReason
 from muster.model.usage import Usage
 from muster.model.webhooks import TRIES_MAX, HookMessage
@@ -156,6 +156,11 @@ def test_a_channel_is_told_what_it_is_for(crew: Rig) -> None:
     crew.do(complete(job))
     told.look()
     assert told.phone.titles == ["plan api is settled: 1 completed"]
+
+
+def test_what_still_waits_is_called_as_pages_call_it() -> None:
+    told = {"matter": "settled", "planId": 1, "counts": {"PAUSED": 1, "PENDING": 2, "ABORTED": 1}}
+    assert line_of(told, "n", "", None).head == "plan n is settled: 1 delayed, 1 paused, 2 waiting"
 
 
 def test_a_digest_tells_the_last_rest_of_a_plan_alone(crew: Rig) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from muster.model.shown import clean
+from muster.model.shown import COUNT_WORDS, clean
 from muster.model.states import PauseReason, TaskStatus
 from muster.model.wording import counted
 
@@ -148,7 +148,7 @@ def _head(matter: Matter | None, what: str, told: dict[str, Any], zone: tzinfo |
 
 
 def _counts(counts: dict[str, int]) -> str:
-    return ", ".join(f"{number} {status.lower()}" for status, number in sorted(counts.items()))
+    return ", ".join(f"{number} {COUNT_WORDS[status]}" for status, number in sorted(counts.items()))
 
 
 def nothing_new(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
