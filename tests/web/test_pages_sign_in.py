@@ -255,7 +255,7 @@ def test_a_viewer_sees_no_button_that_a_viewer_may_not_press(site: Site, people:
     site.register()
     job, _ = site.started()
     site.report(job, "ask", {"question": "Which?"})
-    seen = {}
+    seen, looks = {}, {}
     for role in (Role.VIEWER, Role.MEMBER):
         reader = let_in(port, people.token(role, member=role.lower()))
         places = ("/", "/inbox", "/plans/api", f"/tasks/{job['taskId']}", "/crew", "/audit", "/settings")
@@ -263,6 +263,11 @@ def test_a_viewer_sees_no_button_that_a_viewer_may_not_press(site: Site, people:
         if role is Role.VIEWER:
             assert not re.search(r"/(?:settings|bulk)/", "".join(page.text for page in pages))
         links = re.findall(r"/(?:tasks|plans)/\w+/(\w+)\"", "".join(page.text for page in pages))
+        looks[role] = {
+            name for page in pages for name in re.findall(r'<a class="button"[^>]*>([^<]+)<', page.text)
+        }
         seen[role] = {label for page in pages for label in page.labels} | set(links) & TASK_ACTIONS.keys()
     assert seen[Role.VIEWER] == {"Sign out", "Light", "Show"}
+    assert not looks[Role.VIEWER] & {action.label for action in TASK_ACTIONS.values()}
+    assert "Answer" in looks[Role.MEMBER], "its card leads to where it is given"
     assert {"Answer", "Pause", "cancel", "skip"} <= seen[Role.MEMBER]
