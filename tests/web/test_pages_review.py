@@ -178,9 +178,11 @@ def test_a_plan_is_merged_from_its_page(far: FarOwner, repo: Repo) -> None:
     after = reader.send(asked.form("Merge"))
     assert after.path == "/plans/billing?done=merge" and "Merge: done." in after.text
     assert (far.root / "model.py").read_text() == "x = 1\n"
+    merged = reader.get("/plans/billing/review").text
+    assert "All of it is merged" in merged and "Nothing was changed" not in merged
+    assert not any(word in merged for word in ("Merge…", "Pull request…", "Send back", "0 files"))
     assert repo.git("log", "-1", "--format=%s") == "Merge plan billing (muster/plan/billing)"
     assert "There is nothing to merge" in reader.get("/plans/billing/merge").text
-    assert "Nothing was changed." in reader.get("/plans/billing/review").text
 
 
 def test_a_merge_with_conflicts_is_left_to_who_is_there(far: FarOwner, repo: Repo) -> None:

@@ -295,7 +295,8 @@ async def _plan_page(
         steers=f"/api/v1/agent-tasks/0/{BACK[0]}",
         done=done,
         plan=plan,
-        goes_back=True,
+        merged=change.base == change.head,
+        goes_back=change.base != change.head,
         plan_actions=PLAN_ACTIONS,
     )
 
