@@ -76,7 +76,7 @@ def test_what_is_not_there_and_what_is_wrong_is_told_on_a_page(reader: Reader) -
         ("/nowhere", 404),
         ("/tasks/7", 404),
         ("/plans/none", 404),
-        ("/audit?limit=red", 422),
+        ("/bulk/cancel?limit=red", 422),
     ):
         shown = reader.get(path)
         assert shown.status == status and shown.headers["content-type"].startswith("text/html")
@@ -306,5 +306,48 @@ def test_a_link_that_was_lengthened_on_its_way_opens_its_page(site: Site, reader
     for path in ("/", "/tasks", f"/tasks/{number}", f"/tasks/{number}/cancel", f"/plans/{plan}", "/inbox"):
         assert reader.get(f"{path}?{more}").status == 200, path
     assert f"/tasks/{number}" in reader.get(f"/tasks?{more}").text, "an empty filter is none"
-    assert reader.get("/tasks?status=bogus").status == 422, "one that is known is looked at"
     assert reader.ask("GET", f"/api/v1/agent-tasks?{more}", Accept="application/json").status == 422
+
+
+JUNK = (
+    *("view=zzz", "after=abc", "after=-1", "after=1&after=2", "status=bogus", "priority=eleven", "limit=0"),
+    *("cursor=abc", "metadata=size", "attempt=x", "graph=no", "level=loud", "first=-", f"q={'q' * 600}"),
+)
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_value_that_says_nothing_is_ignored_where_a_page_is_looked_at(
+    site: Site, reader: Reader, junk: str
+) -> None:
+    number = site.enqueue("a")["a"]
+    paths = ("/tasks", f"/tasks/{number}", "/plans", "/plans/api", "/inbox", "/audit")
+    for path in (*paths, f"/tasks/{number}/review"):
+        shown = reader.get(f"{path}?{junk}")
+        assert shown.status == 200 and "Unprocessable" not in shown.text, path
+    if not junk.startswith("after=1"):
+        assert f"/tasks/{number}" in reader.get(f"/tasks?{junk}").text
+
+
+def test_what_is_done_to_all_of_a_filter_is_read_to_the_letter(site: Site, reader: Reader) -> None:
+    site.enqueue("a")
+    for junk in ("status=bogus", "priority=eleven", "after=abc", "metadata=size"):
+        assert reader.get(f"/bulk/cancel?{junk}").status == 422, junk
+        assert reader.ask("GET", f"/api/v1/agent-tasks?{junk}", Accept="*/*").status == 422, junk
+
+
+@pytest.mark.parametrize(
+    ("word", "box"),
+    [
+        ("ready", "pending"),
+        ("blocked", "pending"),
+        ("waiting", "pending"),
+        ("delayed", "aborted"),
+        ("Paused", "paused"),
+        ("done", "completed"),
+    ],
+)
+def test_a_word_that_pages_print_is_a_filter(site: Site, reader: Reader, word: str, box: str) -> None:
+    number = site.enqueue("a")["a"]
+    shown = reader.get(f"/tasks?status={word}&status=bogus").text
+    assert re.findall(r'value="(\w+)" checked', shown) == [box]
+    assert (f'href="/tasks/{number}"' in shown) == (box == "pending")

@@ -126,7 +126,9 @@ class ToolApi:
             found = _HTTP.search(said)
             hint = f"{self._tool} auth status --hostname {self._host}"
             if found is None:
-                raise ForgeRefused(f"{self._tool} says: {said[:_SAID_MAX] or f'nothing, exit code {done.returncode}'}", hint)
+                raise ForgeRefused(
+                    f"{self._tool} says: {said[:_SAID_MAX] or f'nothing, exit code {done.returncode}'}", hint
+                )
             text = done.stdout.decode(errors="replace") or said
             raise refusal(int(found[1]), text, f"{method} {path}", hint)
         return _decoded(done.stdout)

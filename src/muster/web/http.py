@@ -8,7 +8,7 @@ import json
 import re
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -57,6 +57,9 @@ class ActorBody(Body, frozen=True, kw_only=True):
 
 class Query(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Base of all queries.  A field that is a tuple may be given several times."""
+
+    exact: ClassVar[bool] = False
+    """Of a page's: it says what is to be done something with, so a value that is not valid is never ignored."""
 
 
 class Peer:
@@ -302,15 +305,19 @@ def _pointer(message: str) -> str:
     return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 
-def decode_query(text: str, shape: type[S] | None, *, of_page: bool = False) -> S | None:
+def decode_query(
+    text: str, shape: type[S] | None, *, of_page: bool = False, looked_at: bool = False
+) -> S | None:
     """Raises BadInput that names the parameter that is invalid or unknown.
 
     `of_page`: what is unknown or empty says nothing, since links to pages are lengthened on their way
-    (utm_source), and forms send empty filters.
+    (utm_source), and forms send empty filters.  `looked_at`: neither does what is no value of its parameter, for
+    nothing is done by it; but a query whose `exact` is set.
     """
     if shape is None and not text:
         return None
     lists = _parameters(shape)
+    lenient = looked_at and not getattr(shape, "exact", False)
     given: dict[str, Any] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
         if of_page and not (value and name in lists):
@@ -323,15 +330,27 @@ def decode_query(text: str, shape: type[S] | None, *, of_page: bool = False) -> 
         if lists[name]:
             given.setdefault(name, []).append(value)
         elif name in given:
+            if lenient:
+                continue
             raise bad_parameter(f"{name} is given twice; nothing was changed", name, "give it once")
         else:
             given[name] = value
     assert shape is not None
+    if lenient:
+        given = {name: value for name, value in given.items() if _fits(shape, name, value)}
     try:
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         names = _pointer(str(error)).split("/")[1:2]
         raise bad_parameter(f"invalid query: {error}; nothing was changed", *names) from error
+
+
+def _fits(shape: type[Struct], name: str, value: Any) -> bool:
+    try:
+        msgspec.convert({name: value}, shape, strict=False)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def bad_parameter(message: str, name: str = "", hint: str = "") -> BadInput:

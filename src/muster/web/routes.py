@@ -145,7 +145,10 @@ class Route:
             given = {"who": await self._guard(web, request, **given)}
         takes = self._takes
         if "query" in takes or (request.query and not self.page):
-            given["query"] = decode_query(request.query, takes.get("query"), of_page=self.page)
+            looked_at = self.page and request.method == "GET"
+            given["query"] = decode_query(
+                request.query, takes.get("query"), of_page=self.page, looked_at=looked_at
+            )
         if "request" in takes:
             given["request"] = request
         if self._decoder is not None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from muster.model.errors import Conflict, NotFound
 from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
+from muster.model.shown import COUNT_WORDS
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import task_name
@@ -98,7 +99,7 @@ def _meant(task: TaskView, to: str) -> str:
     if to in possible:
         return possible[to]
     name = task_name(task.plan, task.key)
-    why = column.else_why or f"now it is {task.status.lower()}: {task.why}"
+    why = column.else_why or f"now it is {COUNT_WORDS[task.status]}: {task.why}"
     raise Conflict(
         f"{name} does not go to {column.title!r}: {why}; nothing was changed",
         f"where it goes: {', '.join(COLUMNS[one].title for one in possible) or 'nowhere'}",

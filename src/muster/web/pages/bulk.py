@@ -35,6 +35,10 @@ PAGES_MAX = 50
 _PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16}(@[0-9]{1,16})?)?")
 
 
+class BulkQuery(TablePageQuery, frozen=True, kw_only=True):
+    exact = True
+
+
 class _Possible(NamedTuple):
     """What a filter finds that can take an action."""
 
@@ -46,7 +50,7 @@ class _Possible(NamedTuple):
 
 
 @routes.get("/bulk/{action}")
-async def confirm_many(web: Backend, request: Request, action: str, query: TablePageQuery) -> Reply:
+async def confirm_many(web: Backend, request: Request, action: str, query: BulkQuery) -> Reply:
     """Which tasks these are, and a button for all of them."""
     from muster.web.pages.render import json_of, page
 
@@ -94,7 +98,7 @@ async def _possible(web: Backend, selection: TaskFilter, action: str) -> _Possib
 
 
 @routes.post("/bulk/{action}")
-async def act_on_many(web: Backend, request: Request, action: str, query: TablePageQuery) -> Reply:
+async def act_on_many(web: Backend, request: Request, action: str, query: BulkQuery) -> Reply:
     """Does it to each that still can take it, and says which could not."""
     from muster.web.pages.render import page
 

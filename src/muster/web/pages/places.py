@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from muster.model.access import BROWSER
 from muster.model.events import Level
@@ -56,6 +57,8 @@ async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
     from muster.web.pages.render import json_of, page
 
     live = await live_of(web)
+    if query.level.upper() not in set(Level):
+        query = replace(query, level="")
     events = await web.reads.audit_events(
         task_id=None,
         levels=levels_from(query.level or None),

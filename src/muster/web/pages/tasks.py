@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from muster.engine.task_pages import page_of
 from muster.model import commands as c
-from muster.model.errors import NotFound
+from muster.model.errors import BadInput, NotFound
 from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
-from muster.model.states import FINAL
+from muster.model.states import FINAL, TaskStatus
 from muster.model.views import AttemptView
 from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
@@ -24,6 +24,7 @@ from muster.web.http import Reply, Request
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
+from muster.web.task_words import statuses_of
 from muster.web.tasks import TasksQuery, filter_of, next_page
 
 routes = Routes(pages=True)
@@ -31,6 +32,13 @@ SHOWN_BYTES = 2 << 20
 """Of the tasks on one page: a page of long texts has fewer of them."""
 
 EVENTS_SHOWN = 50
+
+SHOWN_AS: dict[str, tuple[TaskStatus, ...]] = {
+    **dict.fromkeys(("waiting", "ready", "blocked"), (TaskStatus.PENDING,)),
+    "delayed": (TaskStatus.ABORTED,),
+    "stopping": (TaskStatus.ASSIGNED, TaskStatus.RUNNING),
+}
+"""What pages call a state that is no status: the boxes of the filter that have such tasks."""
 
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
@@ -57,8 +65,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     from muster.web.pages.render import json_of, may_of, page
     from muster.web.pages.task_forms import offered
 
-    # A form sends its empty fields as well.
-    query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
+    query = _understood(query)
     live = await live_of(web)
     columns = await columns_of(web, filter_of(query)) if query.view else []
     may = may_of(request)
@@ -86,6 +93,29 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
     )
+
+
+def _understood(query: TablePageQuery) -> TablePageQuery:
+    """Without what says nothing here, and its statuses as the boxes of the filter have them."""
+    words = [word for word in query.status if word.lower() in SHOWN_AS or _fits(status=(word,))]
+    known = [SHOWN_AS.get(word.lower()) or statuses_of((word,)) for word in words]
+    pairs = {one.partition("=")[0]: one for one in query.metadata if _fits(metadata=(one,))}
+    return replace(
+        query,
+        plan=query.plan or None,
+        tag=tuple(filter(None, query.tag)),
+        status=tuple(dict.fromkeys(status.lower() for some in known for status in some)),
+        metadata=tuple(pairs.values()),
+        cursor=query.cursor if _fits(cursor=query.cursor) else "",
+    )
+
+
+def _fits(**said: Any) -> bool:
+    try:
+        filter_of(TablePageQuery(**said))
+    except BadInput:
+        return False
+    return True
 
 
 def address_of(query: TablePageQuery) -> str:
