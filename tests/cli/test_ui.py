@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -89,6 +91,37 @@ def test_a_browser_stays_let_in_while_the_owner_goes_and_comes(owner: Owner, doo
     assert gone.status == 503 and "no crew is up" in gone.text
     owner.start()
     assert "billing/api" in reader.get("/tasks").text
+
+
+def test_a_folder_that_has_moved_is_told_on_the_pages_and_in_the_terminal(
+    owner: Owner, door: Door, root: Path
+) -> None:
+    reader = door.enter()
+    form = reader.get(f"/tasks/{owner.tasks()['other'].id}").form("Pause")
+    owner.stop()
+    there = root.rename(root.with_name("moved here"))
+    assert door.process.stderr is not None
+    said = door.process.stderr.readline().decode()
+    for text in (said, html.unescape(reader.get("/tasks").text)):
+        assert f"{root} was moved to {there}" in text and f"muster -C '{there}' ui" in text
+        assert "no crew is up" not in text
+    refused = reader.send(form)
+    assert refused.status == 503 and "this was not sent, and nothing was changed" in refused.text
+    root.mkdir()
+    assert "was moved to" in reader.get("/tasks").text, "what lies there now is another project's"
+    root.rmdir()
+    there.rename(root)
+    owner.start()
+    assert "billing/api" in reader.get("/tasks").text
+
+
+def test_a_folder_that_is_gone_is_told(owner: Owner, door: Door, root: Path, tmp_path: Path) -> None:
+    reader = door.enter()
+    owner.stop()
+    kept = root.rename(tmp_path / "kept")
+    shutil.copytree(kept, root, ignore=shutil.ignore_patterns("*.sock"))
+    shutil.rmtree(kept)
+    assert "was deleted or replaced while its pages were open" in reader.get("/").text
 
 
 POSTED = {

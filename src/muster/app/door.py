@@ -1,22 +1,27 @@
 """The pages of a crew that only its own user reaches: a port of this machine, for as long as `muster ui` runs.
 
 The owner is asked over its socket, by this process, so it needs no listener of its own and may come and go: a
-browser that was let in once stays so.  Who is let in is known here alone, and forgotten when this ends.
+browser that was let in once stays so.  Who is let in is known here alone, and forgotten when this ends.  A folder
+that was moved has its crew elsewhere, so the pages and the terminal say where, until it is back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from muster.client.http import address, chunk_size
 from muster.config.project import Project
+from muster.hosts.held_place import in_place, path_now
 from muster.model.errors import Conflict, Forbidden, MusterError, NotAllowed, OwnerUnavailable
+from muster.model.shown import shell_word
 from muster.web.gate import LOOPBACK_NAMES
 from muster.web.http import Reply, Request, Stream, decode_query, error_reply
 from muster.web.identity import hash_of
@@ -37,6 +42,8 @@ from muster.web.visits import (
 log = logging.getLogger(__name__)
 
 LINK_S = 600
+LOOK_S = 0.5
+"""How often is looked whether the folder is still there."""
 REPLY_S = 30.0
 ACT_S = 300.0
 """What is posted may be a push to a forge that is far away."""
@@ -64,8 +71,10 @@ _AGAIN = "muster ui"
 class Door:
     """Lets browsers in by links that work once, and asks the owner for them."""
 
-    def __init__(self, project: Project, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, project: Project, folder: int, clock: Callable[[], float] = time.monotonic) -> None:
+        """`folder` is the project's own, open."""
         self._socket = project.socket
+        self._root, self._folder = project.root, folder
         self._clock = clock
         self._links: dict[str, float] = {}
         """By the hash of its code, until when it works."""
@@ -121,11 +130,29 @@ class Door:
         self._sessions[hash_of(secret)] = self._clock() + SESSION_S
         return entered(request, fields, secret)
 
+    def displaced(self) -> OwnerUnavailable | None:
+        """That the crew of these pages has another place now, or none."""
+        if in_place(self._folder, self._root):
+            return None
+        now = path_now(self._folder)
+        if now is None:
+            return OwnerUnavailable(
+                f"{self._root} was deleted or replaced while its pages were open",
+                "muster ui, where the crew is",
+            )
+        return OwnerUnavailable(
+            f"{self._root} was moved to {now} while its pages were open",
+            f"muster -C {shell_word(str(now))} ui",
+        )
+
     # -- the owner
 
     async def _ask(self, request: Request) -> Reply:
         """Raises OwnerUnavailable."""
         reads = request.method == "GET"
+        if (displaced := self.displaced()) is not None:
+            displaced.message += "" if reads else "; this was not sent, and nothing was changed"
+            raise displaced
         try:
             with address(self._socket) as reachable:
                 reader, writer = await asyncio.open_unix_connection(reachable, limit=HEAD_BYTES_MAX)
@@ -199,8 +226,33 @@ def bound(port: int | None) -> socket.socket:
         ) from error
 
 
-def keep_open(door: Door, listening: socket.socket, opened: Callable[[], object]) -> None:
-    """Until a signal ends it; `opened` is called once browsers can come."""
+@contextlib.contextmanager
+def held(project: Project) -> Iterator[int]:
+    """The project's folder, open, so that it is known again wherever it is moved to."""
+    folder = os.open(project.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+async def _mind_folder(door: Door, tell: Callable[[MusterError], object]) -> None:
+    told = False
+    while True:
+        displaced = door.displaced()
+        if displaced is not None and not told:
+            tell(displaced)
+        told = displaced is not None
+        await asyncio.sleep(LOOK_S)
+
+
+def keep_open(
+    door: Door,
+    listening: socket.socket,
+    opened: Callable[[], object],
+    tell: Callable[[MusterError], object],
+) -> None:
+    """Until a signal ends it; `opened` is called once browsers can come, `tell` once the folder is elsewhere."""
 
     async def serve() -> None:
         closing = asyncio.Event()
@@ -208,6 +260,10 @@ def keep_open(door: Door, listening: socket.socket, opened: Callable[[], object]
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, closing.set)
         loop.call_soon(opened)
-        await NetworkListener(door).serve(listening, closing)
+        minding = loop.create_task(_mind_folder(door, tell))
+        try:
+            await NetworkListener(door).serve(listening, closing)
+        finally:
+            minding.cancel()
 
     asyncio.run(serve())

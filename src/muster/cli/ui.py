@@ -39,16 +39,16 @@ def run(args: argparse.Namespace) -> int:
         project, up = context.project, not context.direct
     if not up:
         note("no crew is up: the pages wait for one (muster up)")
-    from muster.app.door import Door, bound, keep_open
+    from muster.app.door import Door, bound, held, keep_open
 
-    door, listening = Door(project), bound(args.port)
-    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    with held(project) as folder, bound(args.port) as listening:
+        door = Door(project, folder)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
 
-    def opened() -> None:
-        _show(args, url + door.link(), "it works once; Ctrl-C closes the pages, and the crew goes on")
+        def opened() -> None:
+            _show(args, url + door.link(), "it works once; Ctrl-C closes the pages, and the crew goes on")
 
-    with listening:
-        keep_open(door, listening, opened)
+        keep_open(door, listening, opened, lambda error: note(f"{error.message}; fix: {error.hint}"))
     return 0
 
 

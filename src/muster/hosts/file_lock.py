@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.hosts.forked_child import has_ended, keep_from_children
+from muster.hosts.held_place import in_place, path_now
 from muster.model.errors import OwnerUnavailable, StoreRefused
 
 SHARED_FILE_SYSTEMS = frozenset(
@@ -55,18 +56,12 @@ class Lock:
     @property
     def in_place(self) -> bool:
         """False once the file was deleted or replaced: then another process may hold a lock of its own."""
-        with contextlib.suppress(OSError):
-            return os.path.samestat(self._path.stat(), os.fstat(self._fd))
-        return False
+        return in_place(self._fd, self._path)
 
     @property
     def path_now(self) -> Path | None:
         """Where the file was moved to; None where it is gone, or the host does not tell."""
-        with contextlib.suppress(OSError):
-            path = Path(f"/proc/self/fd/{self._fd}").readlink()
-            if os.path.samestat(path.stat(), os.fstat(self._fd)):
-                return path
-        return None
+        return path_now(self._fd)
 
     def release(self) -> None:
         """In a forked child its copy: to unlock it there would take it from the parent."""
