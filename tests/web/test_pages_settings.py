@@ -98,7 +98,7 @@ def test_the_audit_is_filtered_and_proved(site: Site, reader: Reader) -> None:
     about = reader.get("/audit?subject=token").text
     assert "enqueued" not in about and "token" in about
     assert "enqueued" not in reader.get("/audit?level=error").text
-    assert reader.get("/audit?level=loud").status in {400, 422}
+    assert "enqueued" in reader.get("/audit?level=loud").text, "which is no level"
     assert "Nothing was changed" in reader.get("/audit/verify").text
 
 
