@@ -34,6 +34,8 @@ from muster.stores.sqlite.store import SqliteStore
         ("outlines", "COVERING INDEX tasks_key", 3),
         ("outlines", "COVERING INDEX tasks_counts", 3),
         ("happened_since", "SEARCH e USING INTEGER PRIMARY KEY (rowid>?)", 2),
+        ("more_to_end", "SEARCH e USING INDEX events_task (task_id=?)", 3),
+        ("steered_since", "SEARCH events USING INDEX events_task (task_id=?)", 2),
         ("place", "SEARCH n USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)", 1),
     ],
 )

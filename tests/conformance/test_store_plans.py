@@ -74,6 +74,39 @@ def test_unfinished_tasks_are_paged_from_the_newest(subject: Subject) -> None:
     assert first + subject.tx("unfinished", PLAN_ID, first[-1], 100) == open_ids[::-1]
 
 
+def test_what_is_open_only_since_an_event_is_more_to_end(subject: Subject) -> None:
+    subject.add_plan()
+    subject.add_plan("other", PLAN_ID + 1)
+    subject.add(new_task(1, "old"), new_task(2, "again"), new_task(3, "ended", status=TaskStatus.CANCELLED))
+    first = [make_event(number, 1) for number in (1, 2, 3, PLAN_ID)]
+    ended = [make_event(2, 2, new_status=TaskStatus.FAILED)]
+    subject.write(events=[*first, *ended])
+    seen = subject.read("last_event_id")
+    assert subject.tx("more_to_end", PLAN_ID, seen, None) == [] and not subject.tx(
+        "steered_since", PLAN_ID, seen
+    )
+    subject.add(
+        new_task(5, "new"),
+        new_task(6),
+        new_task(7, "gone", status=TaskStatus.CANCELLED),
+        new_task(8, "x", is_group=True),
+    )
+    subject.add(new_task(9, "elsewhere", plan_id=PLAN_ID + 1))
+    back = make_event(2, 3, previous_status=TaskStatus.FAILED)
+    subject.write(events=[*[make_event(n, 1) for n in (5, 6, 7, 8, 9, PLAN_ID + 1)], make_event(1, 2), back])
+    subject.write(events=[make_event(PLAN_ID + 1, 2, event="plan_paused"), make_event(PLAN_ID, 2)])
+    more = [("again", False), ("new", True), ("6", True)]
+    assert subject.tx("more_to_end", PLAN_ID, seen, None) == more
+    assert subject.tx("more_to_end", PLAN_ID, seen, 6) == more[:2]
+    assert subject.tx("more_to_end", PLAN_ID, subject.read("last_event_id"), None) == []
+    assert not subject.tx("steered_since", PLAN_ID, seen)
+    for seq, event in ((3, "plan_paused"), (4, "plan_resumed")):
+        subject.write(events=[make_event(PLAN_ID, seq, event=event)])
+        assert subject.tx("steered_since", PLAN_ID, seen)
+        seen = subject.read("last_event_id")
+        assert not subject.tx("steered_since", PLAN_ID, seen)
+
+
 def test_tasks_of_other_files_are_found_by_the_names_of_their_boxes_and_by_their_titles(
     subject: Subject,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Editing what was taken in, plans that follow their files, plans that are cancelled."""
+"""Editing what was taken in, and plans that follow their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.model import commands as c
 from muster.model.edits import (
-    CancelPlan,
     EditTask,
     KeptTask,
     PlanUpdated,
@@ -407,30 +406,3 @@ def _work(rig: Rig, what: str, number: int) -> None:
         "retry": c.Retry(task_id=task_id, actor="ada"),
     }[what]
     rig.apply(command)
-
-
-# -- cancelling a plan
-
-
-def test_a_plan_is_cancelled_page_by_page_and_nothing_of_it_begins_between(rig: Rig) -> None:
-    rig.register()
-    rig.enqueue({"x": []}, plan="other")
-    rig.enqueue(
-        {f"t{n}": [f"t{n - 1}"] if n else [] for n in range(7)},
-        specs={f"t{n}": {"on_failed": FailedDependency.RUN} for n in range(7)},
-    )
-    x, first = rig.started()
-    assert (x.key, first.key) == ("x", "t0")
-    below, pages = None, []
-    while True:
-        answer = rig.do(CancelPlan(plan="api", actor="ada", reason="no", below=below, limit=3))
-        pages.append((answer.cancelled, answer.stopped))
-        assert rig.claim() == ()
-        below = answer.below
-        if below is None:
-            break
-    assert pages == [(3, 0), (3, 0), (1, 1)]
-    assert set(rig.statuses().values()) == {"CANCELLED", "RUNNING"}
-    assert rig.statuses()["x"] == "RUNNING"
-    with pytest.raises(NotFound):
-        rig.do(CancelPlan(plan="nobody", actor="ada"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,16 +35,19 @@ from muster.model.edits import (
     task_fields_of,
     without,
 )
-from muster.model.errors import BadInput, Conflict, NotFound
+from muster.model.errors import BadInput, Conflict, NotFound, PreconditionFailed
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
 from muster.model.moves.decision import refuse_changed
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
+from muster.model.wording import counted
 
 KEPT_CHARS_MAX = 2000
 """As much of an old text stands in the audit."""
+NAMED_MAX = 3
+"""A refusal names no more tasks."""
 
 
 class _Known(NamedTuple):
@@ -343,7 +346,7 @@ class PlanUpdater:
             raise BadInput(f"dependencies form a cycle: {told}; nothing was changed")
 
     async def cancel(self, view: View, command: CancelPlan) -> PlanCancelled:
-        """One page of it.  Raises NotFound."""
+        """One page of it.  Raises NotFound and PreconditionFailed."""
         await view.settle()
         await view.flush()
         plan = await view.tx.plan_by_name(command.plan)
@@ -353,6 +356,8 @@ class PlanUpdater:
             await self._forget(view, plan, command.actor)
         ids = await view.tx.unfinished(plan.id, command.below, command.limit, ended=command.forget)
         await view.load(ids)
+        if command.seen_event is not None:
+            await _refuse_unseen(view, plan, command.seen_event, command.below)
         stopped = sum(view.task(task_id).status in HELD for task_id in ids)
         open_ids = [task_id for task_id in ids if view.task(task_id).status not in FINAL]
         for task_id in open_ids:
@@ -379,6 +384,36 @@ class PlanUpdater:
         await view.tx.update_plan(decision.plan)
         assert decision.event is not None
         view.record(decision.event)
+
+
+async def _refuse_unseen(view: View, plan: Plan, event_id: int, below: int | None) -> None:
+    """Raises PreconditionFailed where more is to end than was seen, or somebody has paused or resumed the plan.
+
+    Looked at after what is to end was read: in a database that servers share, what another transaction has added
+    until then is found by this.  A page that follows on another one is only asked about its own part.
+    """
+    more = await view.tx.more_to_end(plan.id, event_id, below)
+    told = [
+        f"{counted(len(keys), 'task')} {what} ({_some(keys)})"
+        for what, keys in (
+            ("added", [key for key, new in more if new]),
+            ("opened again", [key for key, new in more if not new]),
+        )
+        if keys
+    ]
+    if below is None and await view.tx.steered_since(plan.id, event_id):
+        told.append("paused or resumed")
+    if told:
+        kept = "nothing was changed" if below is None else "what was ended by this before stays so"
+        raise PreconditionFailed(
+            f"plan {plan.name} has changed since you looked: {', '.join(told)}; {kept}",
+            f"muster plan show {plan.name}",
+        )
+
+
+def _some(keys: Sequence[str]) -> str:
+    more = f" and {len(keys) - NAMED_MAX} others" if len(keys) > NAMED_MAX else ""
+    return f"{', '.join(keys[:NAMED_MAX])}{more}"
 
 
 async def _refuse_moved(

@@ -323,6 +323,9 @@ class CancelPlan(c.Command, frozen=True, kw_only=True):
     plan: c.Name
     actor: c.Name
     reason: c.Text = ""
+    seen_event: Count | None = None
+    """The newest event that whoever decides has seen: refused where since then a task was added or came back from
+    its end, or the plan was paused or resumed."""
     forget: bool = False
     """Archives them as well, and lets go of the plan's file.  Refused while an attempt runs."""
     below: Count | None = None

@@ -105,7 +105,7 @@ class StaleEpoch(Conflict):
 
 
 class PreconditionFailed(Conflict):
-    """The task has changed since the caller has looked."""
+    """The task, or the plan, has changed since the caller has looked."""
 
     http_status = 412
 

@@ -65,6 +65,16 @@ class PlanTx(Protocol):
         With `ended` also those that have, and are not archived.
         """
 
+    async def more_to_end(self, plan_id: int, event_id: int, below: int | None) -> list[tuple[str, bool]]:
+        """(key, whether it is new) of each task that has not ended, and was added or came back from its end by an
+        event after that one; of those with a number less than `below`.
+
+        Costs as much as its open tasks have events, however many others there are.
+        """
+
+    async def steered_since(self, plan_id: int, event_id: int) -> bool:
+        """Whether it was paused or resumed after that event."""
+
     async def at_work(self, plan_id: int) -> int:
         """How many of its tasks an attempt holds, or has left processes behind of."""
 

@@ -162,6 +162,15 @@ class StoredTx(StoredQueries):
         rows = await self._all("unfinished", plan_id, below or NUMBER_MAX, limit, ended)
         return [row[0] for row in rows]
 
+    async def more_to_end(self, plan_id: int, event_id: int, below: int | None) -> list[tuple[str, bool]]:
+        rows = await self._all("more_to_end", plan_id, event_id, below or NUMBER_MAX)
+        # What was added and has come back since stands there twice, and is new.
+        first = {task_id: (key or str(task_id), seq == 1) for task_id, key, seq in sorted(rows, reverse=True)}
+        return [first[task_id] for task_id in sorted(first)]
+
+    async def steered_since(self, plan_id: int, event_id: int) -> bool:
+        return bool(await self._value("steered_since", plan_id, event_id))
+
     async def worked_since(self, task_id: int) -> bool:
         return bool(await self._value("worked_since", task_id))
 

@@ -31,6 +31,9 @@ _PLAN = f"{_PLANS}/{{plan}}"
 
 class CancelPlanBody(ActorBody, frozen=True, kw_only=True):
     reason: c.Text = ""
+    seen_event: c.Count | None = None
+    """The newest event that you have seen (`lastEventId` of the status): a 412 where since then a task was added
+    or came back from its end, or the plan was paused or resumed.  Without it all is ended that there is."""
 
 
 class NamesBody(Body, frozen=True, kw_only=True):
@@ -101,7 +104,8 @@ async def sync(web: Backend, plan: str, body: SyncBody) -> PlanSynced:
 @routes.post(f"{_PLAN}/cancel")
 async def cancel(web: Backend, plan: str, body: CancelPlanBody) -> PlanCancelled:
     """Cancels all of it that has not ended."""
-    return await _page_by_page(web, CancelPlan(plan=plan, actor=body.actor, reason=body.reason))
+    command = CancelPlan(plan=plan, actor=body.actor, reason=body.reason, seen_event=body.seen_event)
+    return await _page_by_page(web, command)
 
 
 @routes.post(f"{_PLAN}/forget")

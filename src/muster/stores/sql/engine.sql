@@ -86,6 +86,17 @@ SELECT id FROM tasks
    AND (status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED') OR (?4 AND status <> 'ARCHIVED'))
  ORDER BY id DESC LIMIT ?3
 
+-- name: more_to_end
+-- A task begins with its first event.
+SELECT t.id, t.key, e.seq
+  FROM tasks t JOIN events e ON e.task_id = t.id
+ WHERE t.plan_id = ?1 AND t.id < ?3 AND t.is_group = 0
+   AND t.status IN ('PENDING', 'ASSIGNED', 'RUNNING', 'PAUSED', 'ABORTED')
+   AND e.id > ?2 AND (e.seq = 1 OR e.previous_status IN ('COMPLETED', 'FAILED', 'CANCELLED', 'ARCHIVED'))
+
+-- name: steered_since
+SELECT EXISTS (SELECT 1 FROM events WHERE task_id = ?1 AND id > ?2 AND event IN ('plan_paused', 'plan_resumed'))
+
 -- name: worked_since
 SELECT EXISTS (
     SELECT 1 FROM attempts WHERE @mine AND assigned_at_ms >= (SELECT created_at_ms FROM tasks WHERE id = ?1))
