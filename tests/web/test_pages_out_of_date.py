@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -217,11 +218,18 @@ def another_task(site: Site) -> None:
     site.post("/api/v1/agent-tasks", {"title": "one more", "plan": "api", "actor": "user:bob"})
 
 
+def swapped(site: Site) -> None:
+    """One is skipped, another one added: as many are open as before."""
+    number = min(task["id"] for task in site.get("/api/v1/agent-tasks"))
+    site.post(f"/api/v1/agent-tasks/{number}/skip", {"actor": "user:bob"})
+    another_task(site)
+
+
 def paused(site: Site) -> None:
     site.post("/api/v1/plans/api/pause", {"actor": "user:bob"})
 
 
-@pytest.mark.parametrize("change", [another_task, paused])
+@pytest.mark.parametrize("change", [another_task, swapped, paused])
 def test_a_plan_is_cancelled_as_it_was_seen(
     site: Site, reader: Reader, change: Callable[[Site], None]
 ) -> None:
@@ -229,14 +237,35 @@ def test_a_plan_is_cancelled_as_it_was_seen(
     page = reader.get("/plans/api/cancel")
     assert "2 tasks will be ended" in page.text
     change(site)
+    before = statuses(site)
     refused = reader.send(page.form("Cancel"), reason="no <use>")
-    assert refused.status == 412 and "has changed since you looked; nothing was changed" in refused.text
+    assert refused.status == 412 and "plan api has changed since you looked: " in refused.text
+    assert ("1 task added (" in refused.text) == (change is not paused)
     assert ("3 tasks will" in refused.text) == (change is another_task)
     assert ("the plan is paused" in refused.text) == (change is paused)
     assert "no &lt;use&gt;" in refused.text, "what was typed is given back"
-    assert "CANCELLED" not in statuses(site).values()
+    assert statuses(site) == before
     assert reader.send(refused.form("Cancel")).path == "/plans/api?done=cancel"
     assert set(statuses(site).values()) == {"CANCELLED"}
+
+
+@pytest.mark.parametrize("seen", ["", "x", "-1", "9" * 30])
+def test_a_form_that_has_seen_nothing_cancels_no_plan(site: Site, reader: Reader, seen: str) -> None:
+    site.enqueue("a", "b")
+    form = reader.get("/plans/api/cancel").form("Cancel")
+    assert reader.send(form, seen=seen).status == 412
+    assert "CANCELLED" not in statuses(site).values()
+
+
+def test_a_paused_plan_is_not_settled_and_can_be_cancelled(site: Site, reader: Reader) -> None:
+    site.enqueue("a", "b")
+    paused(site)
+    assert site.get("/api/v1/plans/api")["settled"], "what programs are told"
+    page = reader.get("/plans/api")
+    assert "settled" not in page.text and "/plans/api/cancel" in page.text
+    reader.send(reader.get("/plans/api/cancel").form("Cancel"))
+    ended = reader.get("/plans/api")
+    assert "<span>settled</span>" in ended.text and "/plans/api/cancel" not in ended.text
 
 
 def test_a_plan_with_less_to_end_is_cancelled(site: Site, reader: Reader) -> None:
@@ -249,6 +278,11 @@ def test_a_plan_with_less_to_end_is_cancelled(site: Site, reader: Reader) -> Non
 
 
 def test_programs_cancel_a_plan_whatever_has_happened(site: Site) -> None:
+    """Unless they say what they have seen."""
     site.enqueue("a", "b")
+    seen = site.get("/api/v1/status")["status"]["lastEventId"]
+    another_task(site)
+    body = json.dumps({"actor": "user:bob", "seenEvent": seen}).encode()
+    assert site.refused("POST", "/api/v1/plans/api/cancel", body) == (412, "precondition_failed")
     site.post("/api/v1/plans/api/cancel", {"actor": "user:bob"})
     assert set(statuses(site).values()) == {"CANCELLED"}

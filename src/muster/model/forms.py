@@ -83,6 +83,8 @@ PLAN_ACTIONS = {
     "review": Action("Send back"),
 }
 """Those of the API, and what its review does."""
+SEEN_EVENT = "seenEvent"
+"""As the cancel of a plan calls the newest event that was seen of it."""
 
 POOL_ACTIONS = {"open": Action("Try it again")}
 """Of a provider that a person has seen to."""
@@ -110,9 +112,14 @@ def tag_seen(action: str, task: Json) -> str:
     return f"{task['seq']}@{task['epoch']}" if wanted is not None and wanted.as_seen else ""
 
 
-def possible_for_plan(plan: Json, *, settled: bool) -> list[str]:
+def open_tasks(plan: Json) -> int:
+    """How many of its tasks a cancel ends."""
+    return sum(number for status, number in plan["counts"].items() if status not in FINAL)
+
+
+def possible_for_plan(plan: Json) -> list[str]:
     """What may be done with a plan now, of PLAN_ACTIONS."""
-    return [*(["resume"] if plan["paused"] else ["pause"]), *([] if settled else ["cancel"])]
+    return ["resume" if plan["paused"] else "pause", *(["cancel"] if open_tasks(plan) else [])]
 
 
 def other_question(ref: str, question: str, status: TaskStatus) -> Conflict:

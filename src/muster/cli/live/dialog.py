@@ -17,6 +17,7 @@ from muster.model.forms import (
     BULK_MAX,
     PLAN_ACTIONS,
     POOL_ACTIONS,
+    SEEN_EVENT,
     TASK_ACTIONS,
     Action,
     FormField,
@@ -204,21 +205,32 @@ class Dialog:
         return Prompt(self.action, self.row, {**body, **more}, self.tag, label, self.work, self.rows)
 
 
-def dialog_of(action: str, row: Json, tag: str = "") -> Dialog:
-    """What is asked before `action` is done with a task or a plan."""
+def dialog_of(action: str, row: Json, tag: str = "", refused: str = "") -> Dialog:
+    """What is asked before `action` is done with a task or a plan; again, where that was `refused`."""
     wanted = _form(action, row)
+    ends = (
+        f"{counted(row['open'], 'task')} will be ended."
+        if (action, row.get("kind")) == ("cancel", "plan")
+        else ""
+    )
     made = Dialog(
         title=f"{wanted.label}: {ref_of(row)}",
         action=action,
         row=row,
         fields=wanted.fields,
-        says=tuple(filter(None, (row["why"], wanted.warns))),
+        says=tuple(filter(None, (refused, row["why"], ends, wanted.warns))),
         label=wanted.label,
         sure=bool(wanted.warns),
         needs=frozenset(one.name for one in wanted.fields if one.required),
         tag=tag,
+        body=_of_plan_seen(wanted, row) if ends else None,
     )
     return _answering(made, row) if action == "answer" else made
+
+
+def _of_plan_seen(wanted: Action, row: Json) -> Callable[[Mapping[str, str]], Json]:
+    """More than stands in its question is not ended by it."""
+    return lambda fields: {**body_of_form(wanted, fields), SEEN_EVENT: row[SEEN_EVENT]}
 
 
 def dialog_of_all(action: str, rows: Sequence[Json]) -> Dialog:

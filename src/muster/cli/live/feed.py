@@ -25,8 +25,8 @@ from muster.client.http import answers
 from muster.config.project import Project
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.diffs import parsed
-from muster.model.errors import MusterError, Unavailable
-from muster.model.forms import other_question, tag_seen
+from muster.model.errors import MusterError, PreconditionFailed, Unavailable
+from muster.model.forms import SEEN_EVENT, other_question, tag_seen
 from muster.model.json_value import Json
 from muster.model.needs import gathered
 from muster.model.reviews import refuse_other_work, work_of
@@ -159,6 +159,7 @@ class LiveFeed:
         """Whose work was brought already."""
         self._coming: Json | None = None
         self._undone: list[Prompt] = []
+        self._again: Prompt | None = None
         self._fault: Exception | None = None
         self._rest = _Rest(self._headers)
         self._log = _Log(context.here)
@@ -220,7 +221,8 @@ class LiveFeed:
         except MusterError as error:
             news = News(link=error.message)
         undone, self._undone = self._undone, []
-        return news._replace(told=told, undone=undone, cut=self._listing.cut)
+        again, self._again = self._again, None
+        return news._replace(told=told, undone=undone, again=again, cut=self._listing.cut)
 
     def _lost(self, error: MusterError) -> str:
         if self._project is None:
@@ -291,6 +293,8 @@ class LiveFeed:
                 told = f"{ref}: {asked.action}: {error.message}; {known}"
             except MusterError as error:
                 self._undone.append(asked)
+                if isinstance(error, PreconditionFailed) and SEEN_EVENT in asked.body:
+                    self._again = asked
                 number = asked.row["id"]
                 told = (refused(error, ref, number) if isinstance(number, int) else error).message
         return told

@@ -39,5 +39,7 @@ class News(NamedTuple):
     """How the last request ended; empty: nothing new."""
     undone: Sequence[Prompt] = ()
     """What was asked for and is not known to be done."""
+    again: Prompt | None = None
+    """The one of them whose plan is not as it was seen: to be asked anew, with `told`."""
     cut: bool = False
     """There are more tasks that wait than were asked for."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from muster.cli.output import paused_line, shell_word
 from muster.client.api import path_of, plan_path, task_path
 from muster.model import shown
-from muster.model.forms import possible_for_plan
+from muster.model.forms import SEEN_EVENT, open_tasks, possible_for_plan
 from muster.model.json_value import Json
 from muster.model.needs import KINDS, MORE
 from muster.model.states import FINAL, HELD
@@ -29,16 +29,18 @@ def path_to(row: Json, action: str) -> str:
     return path_of("pools", row["key"], action) if kind == "pool" else task_path(row["id"], action)
 
 
-def plan_rows(plans: Iterable[Json]) -> list[Json]:
+def plan_rows(plans: Iterable[Json], newest_event: int) -> list[Json]:
+    """`newest_event` is of the same status as the plans."""
     return [
         _row(
             "plan",
             plan["name"],
             "plan",
             paused_line(plan) if plan["paused"] else counts_line(plan["counts"]),
-            actions=(*possible_for_plan(plan, settled=False), "merge"),
+            actions=(*possible_for_plan(plan), "merge"),
             paused=plan["paused"],
         )
+        | {"open": open_tasks(plan), SEEN_EVENT: newest_event}
         for plan in plans
     ]
 
@@ -122,3 +124,14 @@ def above(row: RowId | None, order: Sequence[RowId]) -> RowId:
     """The first row, or of tasks the first one that is newer than this."""
     numbers = (other for other in order if isinstance(row, int) and isinstance(other, int) and other > row)
     return order[0] if row is None else next(numbers, order[-1])
+
+
+def stepped(key: str, order: Sequence[RowId], chosen: RowId | None, page: int) -> RowId | None:
+    """The row that the key chooses; `page`: rows that the window has room for."""
+    if not order:
+        return chosen
+    at = order.index(chosen) if chosen in order else 0
+    steps = {"j": 1, "down": 1, "k": -1, "up": -1, "pgdn": page, "pgup": -page}
+    ends = {"g g": 0, "home": 0, "G": len(order) - 1, "end": len(order) - 1}
+    to = ends.get(key, at + steps.get(key, 0))
+    return order[max(0, min(to, len(order) - 1))]

@@ -27,7 +27,7 @@ from muster.cli.live.output_window import OutputWindow
 from muster.cli.live.review import Review, ReviewedWork
 from muster.cli.live.review_dialogs import COMMENT, LEAVE, commenting, leaving, merging, sending_back
 from muster.cli.live.reviews import Reviews
-from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id
+from muster.cli.live.rows import RowId, above, nearest, need_rows, path_to, plan_rows, rank, row_id, stepped
 from muster.cli.output import ref_of
 from muster.model.access import RIGHTS, Right, Role
 from muster.model.forms import tag_seen
@@ -114,6 +114,8 @@ class State:
         self._reviews.take_back(news.undone)
         if news.coming is not None:
             self._ask_merge(news.coming)
+        if news.again is not None and news.status is not None:
+            self._ask_again(news.again, news.told)
         self.link, self.cut = news.link, news.cut
         if news.log_of is not None and news.log_of == self.output.of:
             self.output.take(news.log)
@@ -124,7 +126,7 @@ class State:
             self.tasks.setdefault(task["id"], task)
         self._seen_open |= {task_id for task_id, task in self.tasks.items() if task["status"] not in FINAL}
         rows = need_rows(self.needs) if self.needs else []
-        rows += plan_rows(self._plans())
+        rows += plan_rows(self._plans(), self.status["status"]["lastEventId"] if self.status else 0)
         self._others = {row_id(row): row for row in rows}
         self._arrange([one for one in self._order if self.row(one) is not None])
 
@@ -148,6 +150,12 @@ class State:
             self.message, self.dialog = (
                 (asked, None) if isinstance(asked, str) else ("", self._reviews.warned(asked))
             )
+
+    def _ask_again(self, refused: Prompt, why: str) -> None:
+        """In the same way."""
+        row = self.chosen_row if self.chosen == row_id(refused.row) else None
+        if self.dialog is None and row is not None and refused.action in row["actions"]:
+            self.dialog = self._unsent.again(dialog_of(refused.action, row, refused=why))
 
     def _plans(self) -> list[Json]:
         plans: list[Json] = self.status["status"]["plans"] if self.status else []
@@ -424,14 +432,7 @@ class State:
         self.output.follow = True
 
     def _move(self, key: str) -> None:
-        ids = self._order
-        if not ids:
-            return
-        at = ids.index(self.chosen) if self.chosen in ids else 0
-        steps = {"j": 1, "down": 1, "k": -1, "up": -1, "pgdn": self.page, "pgup": -self.page}
-        ends = {"g g": 0, "home": 0, "G": len(ids) - 1, "end": len(ids) - 1}
-        to = ends.get(key, at + steps.get(key, 0))
-        chosen = ids[max(0, min(to, len(ids) - 1))]
+        chosen = stepped(key, self._order, self.chosen, self.page)
         if chosen != self.chosen:
             self.chosen, self.attempt = chosen, None
 

@@ -9,14 +9,13 @@ from urllib.parse import quote
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
-from muster.model.forms import PLAN_ACTIONS, Action, body_of_form, possible_for_plan
+from muster.model.forms import PLAN_ACTIONS, SEEN_EVENT, Action, body_of_form, open_tasks, possible_for_plan
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
-from muster.model.states import FINAL
 from muster.model.views import PlanProgress, TaskFilter
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request
-from muster.web.pages.forms import ask_api, back_to, refuse_action
+from muster.web.pages.forms import ask_api, back_to, problem_of, refuse_action
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.reckonings import Reckoned
@@ -88,6 +87,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         done=query.done,
         plan=progress["plan"],
         settled=found.settled,
+        rests=found.settled and not (found.plan.paused and open_tasks(progress["plan"])),
         rows=rows,
         picture=picture,
         whole=whole,
@@ -97,7 +97,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         part=_place(query, number, tasks),
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
         plan_actions=PLAN_ACTIONS,
-        possible=possible_for_plan(progress["plan"], settled=found.settled),
+        possible=possible_for_plan(progress["plan"]),
         work=web.owner.works is not None,
     )
 
@@ -139,10 +139,15 @@ async def confirm(web: Backend, request: Request, plan: str, action: str) -> Rep
     return await _form(web, request, plan, action)
 
 
-async def _form(web: Backend, request: Request, plan: str, action: str, old: Json | None = None) -> Reply:
-    """Its form; `old` is what an earlier one has said, where the plan is another one by now."""
+async def _form(
+    web: Backend, request: Request, plan: str, action: str, old: Json | None = None, *, changed: str = ""
+) -> Reply:
+    """Its form; `old` is what an earlier one has said, where the plan has `changed` by now."""
     from muster.web.pages.render import json_of, page
 
+    seen = (
+        await web.reads.last_event_id()
+    )  # before the plan, so that nothing counts as seen that is not shown
     progress, wanted = json_of(await web.queries.plan(plan)), _known(action)
     refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
     coming = None
@@ -164,50 +169,37 @@ async def _form(web: Backend, request: Request, plan: str, action: str, old: Jso
     return page(
         request,
         "confirm_plan.html",
-        status=412 if old else 200,
+        status=412 if changed else 200,
         action=action,
         plan=progress["plan"],
         wanted=wanted,
         coming=coming,
-        ends=_unfinished(progress["plan"]),
-        seen=_seen(progress["plan"]),
-        changed=bool(old),
+        ends=open_tasks(progress["plan"]),
+        seen=seen,
+        changed=changed,
         values={field.name: (old or {}).get(field.name, "") for field in wanted.fields},
     )
-
-
-def _unfinished(plan: Json) -> int:
-    return sum(number for status, number in plan["counts"].items() if status not in FINAL)
-
-
-def _seen(plan: Json) -> str:
-    """As what whoever cancels it has seen the plan."""
-    return f"{_unfinished(plan)} {plan['paused'] or ''}".strip()
-
-
-def _is_more(plan: Json, seen: str) -> bool:
-    """Whether there is more to end than whoever cancels it has seen, or somebody has paused or resumed it."""
-    number, _, paused = seen.partition(" ")
-    if not (number.isdecimal() and len(number) < 10):
-        return True  # no form of ours says so
-    return _unfinished(plan) > int(number) or paused != (plan["paused"] or "")
 
 
 @routes.post("/plans/{plan}/{action}")
 async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     """Does it, and shows the page again."""
-    from muster.web.pages.render import json_of
-
     fields = posted(request)
-    found = json_of(await web.queries.plan(plan))["plan"]
+    await web.queries.plan(plan)
     wanted = _known(action)
-    if action == "cancel" and "seen" in fields and _is_more(found, fields["seen"]):
-        return await _form(web, request, plan, action, fields)
     here = f"/plans/{quote(plan, safe='')}"
-    reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields))
+    seen = {SEEN_EVENT: _number(fields.get("seen", ""))} if action == "cancel" else {}
+    reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields) | seen)
+    if reply.status == 412 and seen:
+        return await _form(web, request, plan, action, fields, changed=problem_of(reply)["detail"])
     if reply.status >= 400:
         return reply
     return back_to(fields, here, action)
+
+
+def _number(seen: str) -> int:
+    """The event that a form says; 0, after which all has come, for what no form of ours says."""
+    return int(seen) if seen.isdecimal() and len(seen) < 16 else 0
 
 
 def _known(action: str) -> Action:
