@@ -39,7 +39,7 @@ _WHERE = {
     403: "the caller is known and may not do this; or it is a page of another site",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
-    412: "the task has changed since: `If-Match` does not fit",
+    412: "the task has changed since: `If-Match` does not fit; or the plan has, since `seenEvent`",
     413: "the body is too large",
     422: "a field or a parameter is wrong: `errors` says which",
     429: "too much is waiting or asked: later, after `Retry-After` where it is given",
@@ -125,7 +125,7 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
         statuses |= {404, 409}
     if method != "GET":
         statuses.add(413)
-    if "If-Match" in route.said.headers:
+    if "If-Match" in route.said.headers or "seen_event" in getattr(route.body, "__struct_fields__", ()):
         statuses.add(412)
     if path.endswith("/pull-request"):
         statuses.add(502)
