@@ -165,6 +165,24 @@ def test_diff_shows_and_update_applies_and_what_runs_stays(cli, empty, plan):
     assert json.loads(cli("plan", "diff", "plan.md", "--json").out)["removed"] == []
 
 
+def test_a_chain_that_is_deeper_than_the_picture_is_wide_says_so(cli, empty):
+    """Nobody takes what waits for each other for what goes on at once."""
+    chain = [c.Spec(title=f"t{n}", key=f"t{n}", depends_on=(f"t{n - 1}",) if n else ()) for n in range(16)]
+    beside = c.Spec(title="beside", key="beside", depends_on=("t11",))
+    empty.do(c.Enqueue(plan="deep", source=None, actor="user:ann", tasks=(*chain, beside)))
+    shown = [
+        line.replace("◌ ", "").replace("○ ", "") for line in cli("plan", "graph", "deep").out.splitlines()
+    ]
+    assert shown[11:] == [
+        f"{'':30}└─ t11",
+        f"{'':33}├─ t12",
+        f"{'':33}│  (13 deep) t13",
+        f"{'':33}│  (14 deep) t14",
+        f"{'':33}│  (15 deep) t15",
+        f"{'':33}└─ beside",
+    ]
+
+
 def test_show_graph_and_export(cli, empty, plan):
     cli("plan", "add", "plan.md")
     shown = cli("plan", "show", "billing").out

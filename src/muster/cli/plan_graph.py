@@ -11,7 +11,7 @@ from muster.model.plan_graph import depths
 from muster.model.states import TaskStatus
 
 DEPTH_MAX = 12
-"""Deeper tasks are not indented any further."""
+"""Deeper tasks are not indented any further: each says by a number how deep it stands."""
 
 _FILL = {
     TaskStatus.COMPLETED: "palegreen",
@@ -64,13 +64,14 @@ def tree(graph: Graph, screen: Screen) -> Iterator[str]:
     ]
     while todo:
         number, indent, parent, level = todo.pop()
-        yield _line(graph, number, indent, parent, screen)
+        mark = f"({level} deep) " if level > DEPTH_MAX else ""
+        yield _line(graph, number, indent + mark, parent, screen)
         children = below.get(number, [])
         bar, corner, rail = ("|- ", "`- ", "|  ") if screen.ascii_only else ("├─ ", "└─ ", "│  ")
-        base = indent.replace(bar, rail).replace(corner, "   ") if level < DEPTH_MAX else indent[: -len(bar)]
+        base = indent.replace(bar, rail).replace(corner, "   ")
         for child in reversed(children):
-            is_last = child == children[-1]
-            todo.append((child, base + (corner if is_last else bar), number, level + 1))
+            branch = corner if child == children[-1] else bar
+            todo.append((child, base + (branch if level < DEPTH_MAX else ""), number, level + 1))
 
 
 def _line(graph: Graph, number: int, indent: str, parent: int | None, screen: Screen) -> str:
