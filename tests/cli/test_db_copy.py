@@ -102,6 +102,19 @@ def test_tasks_go_on_in_the_database(project: MovedProject, url: str, tmp_path: 
         server.end()
 
 
+@pytest.mark.promise("S7")
+@pytest.mark.usefixtures("postgres_programs")
+def test_the_copy_can_be_backed_up(project: MovedProject, url: str, tmp_path: Path) -> None:
+    project("db", "copy", url)
+    server = project.server(tmp_path / "a", url)
+    server.start()
+    try:
+        done = run_muster(server.folder, "db", "backup", "made.dump")
+        assert done.returncode == 0 and (server.folder / "made.dump").stat().st_size, done.stderr
+    finally:
+        server.end()
+
+
 def test_the_file_is_there_to_be_read(project: MovedProject, url: str) -> None:
     before = project.tasks
     project("db", "copy", url)

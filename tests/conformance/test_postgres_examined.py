@@ -129,6 +129,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "CREATE POLICY every ON muster.logs TO PUBLIC USING (true)": ("tenants", "every of logs"),
     "GRANT UPDATE, DELETE ON muster.tasks TO muster_query": ("tenants", "UPDATE, DELETE on tasks"),
     "GRANT SELECT ON muster.events_later TO muster_query": ("tenants", "SELECT on events_later"),
+    "REVOKE SELECT ON muster.attempts_before, muster.event_ids FROM muster_engine": (
+        "backup",
+        "may not read attempts_before, event_ids",
+    ),
     "ALTER ROLE muster IN DATABASE muster SET statement_timeout = '5s'": (
         "timeouts",
         "statement_timeout is 5s",

@@ -141,6 +141,40 @@ def test_each_month_of_the_file_has_its_partition(file: Path, url: str, postgres
     assert run_sql(postgres_database, "SELECT muster.make_partitions(3)") == [(0,)], "none is missing"
 
 
+RIGHTS_SQL = """
+WITH all_of (kind, oid, name, owner, rules, rights) AS (
+    SELECT 'schema', oid, nspname::text, nspowner, '', nspacl FROM pg_namespace WHERE nspname = 'muster'
+    UNION ALL
+    SELECT relkind::text, oid, relname::text, relowner, concat(relrowsecurity, relforcerowsecurity), relacl
+      FROM pg_class WHERE relnamespace = 'muster'::regnamespace
+    UNION ALL
+    SELECT 'function', oid, oid::regprocedure::text, proowner, concat(prosecdef, proconfig), proacl
+      FROM pg_proc WHERE pronamespace = 'muster'::regnamespace)
+SELECT a.kind, regexp_replace(a.name, '_[0-9]{4}_[0-9]{2}', '_MONTH'), pg_get_userbyid(a.owner), a.rules,
+       ARRAY(SELECT concat_ws(' ', g.grantee::regrole, g.privilege_type, g.is_grantable, g.grantor::regrole)
+               FROM aclexplode(a.rights) g ORDER BY 1)::text,
+       ARRAY(SELECT concat(p.polname, p.polcmd, p.polpermissive, p.polroles::regrole[], ' ',
+                           pg_get_expr(p.polqual, p.polrelid), ' ', pg_get_expr(p.polwithcheck, p.polrelid))
+               FROM pg_policy p WHERE p.polrelid = a.oid ORDER BY 1)::text
+  FROM all_of a
+"""
+"""Who may do what with each thing there is; all months of a table are to be alike."""
+
+
+@pytest.mark.promise("S13")
+def test_who_may_do_what_is_the_same_as_in_a_new_database(file: Path, url: str, postgres_store: str) -> None:
+    def rights(store: str) -> set[tuple[str, ...]]:
+        return {tuple(row) for row in run_sql(store, RIGHTS_SQL)}
+
+    asyncio.run(copied(file, url))
+    new = rights(postgres_store)
+    names = {(kind, name) for kind, name, *_ in new}
+    assert len(names) == len(new) and {("r", "attempts_before"), ("r", "events_MONTH")} <= names
+    assert rights(url) == new
+    run_sql(url, "SET ROLE muster_engine", "SELECT muster.make_partitions(5)")
+    assert rights(url) == new, "of months to come as well"
+
+
 def test_half_a_copy_is_not_taken_for_the_present(file: Path, url: str) -> None:
     async def work() -> None:
         with Export.of(file) as export:

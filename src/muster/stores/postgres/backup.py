@@ -12,7 +12,8 @@ from muster.model.errors import Conflict, StoreFault
 from muster.stores.postgres.schema import ENGINE, SCHEMA
 
 PROGRAM = "pg_dump"
-HINT = f"put the {PROGRAM} of the server's version, or a newer one, on the PATH"
+_NONE = f"there is no {PROGRAM} on the PATH of the Muster server"
+_OTHER_VERSION = "server version mismatch"
 
 
 async def dump(url: str, target: Path, *, force: bool) -> int:
@@ -31,7 +32,7 @@ async def dump(url: str, target: Path, *, force: bool) -> int:
     try:
         said = await _run([PROGRAM, *options, f"--file={draft}"], _environment(url))
         if said is not None:
-            raise StoreFault(f"{PROGRAM} failed: {said}; no backup was made", HINT)
+            raise StoreFault(f"{PROGRAM} failed: {said}; no backup was made", _hint(said))
         return await asyncio.to_thread(_keep, draft, target)
     except OSError as error:
         raise StoreFault(f"{target} cannot be written: {error}; no backup was made") from error
@@ -50,9 +51,18 @@ async def _run(argv: list[str], environment: dict[str, str]) -> str | None:
             stderr=asyncio.subprocess.PIPE,
         )
     except FileNotFoundError:
-        return f"there is no {PROGRAM} on the PATH"
+        return _NONE
     _, said = await process.communicate()
     return said.decode(errors="replace").strip() or "no reason given" if process.returncode else None
+
+
+def _hint(said: str) -> str:
+    if said == _NONE or _OTHER_VERSION in said:
+        return (
+            f"put the {PROGRAM} of the database's version, or a newer one, first on the PATH of the "
+            "Muster server, which runs it, and start that server anew"
+        )
+    return "muster doctor tells what keeps the server from its database or from a table of it"
 
 
 def _environment(url: str) -> dict[str, str]:
@@ -67,7 +77,8 @@ def _environment(url: str) -> dict[str, str]:
         "PGDATABASE": unquote(parts.path.lstrip("/")),
     }
     found |= {f"PG{name.upper()}": value for name, value in given.items() if name.startswith("ssl")}
-    return {**handed_on(), **{name: value for name, value in found.items() if value}}
+    # What it says is told apart by its words.
+    return {**handed_on(), "LC_ALL": "C", **{name: value for name, value in found.items() if value}}
 
 
 def _keep(draft: Path, target: Path) -> int:

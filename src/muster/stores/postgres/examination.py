@@ -69,7 +69,7 @@ async def examine(url: str) -> list[Check]:
             return [Check("PostgreSQL", False, f"{version.major} is too old", fix)]
         looks = [_server, _commits, _standby, _schema, _clock, _connections, _timeouts]
         if await schema_of(asked.plain) == newest_schema():
-            looks += [_roles, _tenants, _partitions]
+            looks += [_roles, _tenants, _partitions, _backup]
         return [check for look in looks for check in await look(asked)]
     except Exception as error:
         return [_no_answer(error)]
@@ -287,6 +287,14 @@ async def _partitions(asked: _Asked) -> list[Check]:
         said = f"{_few(missing)} not made yet; servers do that every hour"
         return [Check("partitions", False, said, f"muster serve, or: {make}")]
     return [Check("partitions", True, f"made for {PARTITIONS_AHEAD} months ahead")]
+
+
+async def _backup(asked: _Asked) -> list[Check]:
+    """It is made as the engine, which sees every row; it fails as a whole where that may not read one table."""
+    if closed := await asked.names("unreadable", ENGINE):
+        fix = f"GRANT SELECT ON {', '.join(f'{SCHEMA}.{name}' for name in closed)} TO {ENGINE};"
+        return [Check("backup", False, f"{ENGINE} may not read {_few(closed)}: muster db backup fails", fix)]
+    return [Check("backup", True, f"{ENGINE} may read every table")]
 
 
 def _few(names: list[str]) -> str:

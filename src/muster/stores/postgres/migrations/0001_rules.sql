@@ -155,6 +155,7 @@ BEGIN
             IF to_regclass(parent || '_before') IS NULL THEN
                 EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (MINVALUE) TO (%s)%s',
                                parent || '_before', parent, lower_id, settings);
+                EXECUTE format('GRANT SELECT ON %I TO muster_engine', parent || '_before');
             END IF;
             name := parent || to_char(month, '_YYYY_MM');
             CONTINUE WHEN to_regclass(name) IS NOT NULL;

@@ -101,3 +101,9 @@ SELECT parent || to_char(month, '_YYYY_MM')
  CROSS JOIN unnest(ARRAY['attempts', 'events']) parent
  WHERE to_regclass('muster.' || parent || to_char(month, '_YYYY_MM')) IS NULL
  ORDER BY 1
+
+-- name: unreadable
+SELECT quote_ident(relname) FROM pg_class
+ WHERE relnamespace = 'muster'::regnamespace AND relkind IN ('r', 'p', 'S')
+   AND NOT has_table_privilege(?1, oid, 'SELECT')
+ ORDER BY 1
