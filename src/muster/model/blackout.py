@@ -6,39 +6,37 @@ What stands there instead is as long: places in a file, limits of fields and the
 from __future__ import annotations
 
 import base64
-import json
-import string
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Any, TypeVar
 
 import msgspec
+
+from muster.model.escapes import ESCAPE_BYTES_MAX, readings, understood
 
 T = TypeVar("T")
 
 _FORM_BYTES_MIN = 8
 """Of a part of a value, or another form of it: what is shorter could be any text."""
 _LINE_BYTES_MIN = 16
-_IN_URLS = f"{string.ascii_letters}{string.digits}_.-~".encode()
-"""Stands there as it is."""
-_MARKS = (b"\\u", b"%")
-"""A form that has one is only looked for where that stands."""
+_HELD_BYTES_MAX = 250_000
+"""Fewer than are read at once, so that what is printed goes on whatever it is."""
 _MARGIN = b"-----"
 """So the first and last line of a key begin, which is no secret."""
 
 
 class Blackout:
-    """Knows values also in Base64 at any place of a longer text, in hexadecimal, in URLs, in JSON, in HTML, by
-    lines."""
+    """Knows values also in Base64 at any place of a longer text, in hexadecimal, by lines, and with any of their
+    characters written as in URLs, JSON, HTML or code."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        forms = {form for value in values for form in _forms(value) if len(form) >= _FORM_BYTES_MIN}
-        self._forms = sorted(forms, key=len, reverse=True)
-        self._by_mark: dict[bytes, list[bytes]] = {}
-        for form in self._forms:
-            mark = next((mark for mark in _MARKS if mark in form), b"")
-            self._by_mark.setdefault(mark, []).append(form)
-        self.longest = len(self._forms[0]) if forms else 0
+        plain = {form for value in values for form in _plain(value)}
+        coded = {form for value in values for form in _coded(value.encode())}
+        self._forms = _long_first(plain | coded)
+        # Whoever writes the rest in another way has changed it.
+        self._read = _long_first(plain.union(form for form in coded if b"+" in form or b"/" in form))
+        self.longest = max(map(len, self._forms), default=0)
+        if self._read:
+            self.longest = max(self.longest, len(self._read[0]) * ESCAPE_BYTES_MAX)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -77,27 +75,32 @@ class Blackout:
 
     def whole(self, data: bytes) -> int:
         """How much of it can be blacked out without what comes next: a value may have begun at its end."""
-        begun = len(data)
-        for form in self._forms:
-            at = max(0, len(data) - len(form) + 1)
-            while (at := data.find(form[:1], at)) >= 0:
-                # The next few bytes tell mostly, and the rest may be long.
-                if form.startswith(data[at : at + _FORM_BYTES_MIN]) and form.startswith(data[at:]):
-                    break
-                at += 1
-            if at >= 0:
-                begun = min(begun, at)
-        return next((end for begin, end in self.spans(data) if begin < begun < end), begun)
+        begun = min((_begun(form, data) for form in self._forms), default=len(data))
+        if self._forms:
+            begun = max(self._begun_to_be_read(data, begun), len(data) - _HELD_BYTES_MAX)
+        if begun == len(data):
+            return begun
+        since = self._whole_escapes(data, begun)
+        found = ((since + begin, since + end) for begin, end in self.spans(data[since:]))
+        return next((end for begin, end in found if begin < begun < end), begun)
+
+    def _begun_to_be_read(self, data: bytes, begun: int) -> int:
+        since = self._whole_escapes(data, len(data))
+        for reading in readings(data[since:], more=True):
+            at = min(_begun(form, reading.text) for form in self._read)
+            begun = min(begun, since + reading.begin(at))
+        return begun
+
+    def _whole_escapes(self, data: bytes, end: int) -> int:
+        """Before whatever may reach to `end`, where no escape is cut: two backslashes are one of them."""
+        return len(data[: max(0, end - self.longest)].rstrip(b"\\"))
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where values stand, in order and without overlaps."""
-        found = []
-        # Each by itself: a pattern of some hundred words is tried word by word at every byte.
-        for form in chain.from_iterable(forms for mark, forms in self._by_mark.items() if mark in data):
-            at = data.find(form)
-            while at >= 0:
-                found.append((at, at + len(form)))
-                at = data.find(form, at + 1)
+        found = list(_places(self._forms, data))
+        if self._read:
+            for reading in readings(data):
+                found += (reading.span(begin, end) for begin, end in _places(self._read, reading.text))
         merged: list[tuple[int, int]] = []
         for begin, end in sorted(found):
             if merged and begin <= merged[-1][1]:
@@ -107,23 +110,41 @@ class Blackout:
         return merged
 
 
-def _forms(value: str) -> Iterator[bytes]:
+def _long_first(forms: Iterable[bytes]) -> list[bytes]:
+    return sorted((form for form in set(forms) if len(form) >= _FORM_BYTES_MIN), key=len, reverse=True)
+
+
+def _places(forms: Iterable[bytes], text: bytes) -> Iterator[tuple[int, int]]:
+    # Each by itself: a pattern of some hundred words is tried word by word at every byte.
+    for form in forms:
+        at = text.find(form)
+        while at >= 0:
+            yield at, at + len(form)
+            at = text.find(form, at + 1)
+
+
+def _begun(form: bytes, text: bytes) -> int:
+    """Where it may have begun at the end of the text, else its end."""
+    at = max(0, len(text) - len(form) + 1)
+    while (at := text.find(form[:1], at)) >= 0:
+        # The next few bytes tell mostly, and the rest may be long.
+        if form.startswith(text[at : at + _FORM_BYTES_MIN]) and form.startswith(text[at:]):
+            return at
+        at += 1
+    return len(text)
+
+
+def _plain(value: str) -> Iterator[bytes]:
+    """What is read where it was written, in whatever mixture of escapes."""
     raw = value.encode()
-    yield raw
-    yield from _lines(raw)
-    for escaped in _in_json(value):
-        yield escaped.encode()
-        yield escaped.replace("\\", "\\\\").replace('"', '\\"').encode()  # JSON in a text of JSON
-    for coded in (b"%%%02X", b"%%%02x"):
-        for plain in (_IN_URLS, _IN_URLS + b"/", b""):
-            known = {byte: bytes([byte]) if byte in plain else coded % byte for byte in set(raw)}
-            quoted = b"".join(map(known.__getitem__, raw))
-            yield quoted
-            if plain:
-                yield quoted.replace(b"%20", b"+")
-    yield from map(str.encode, _in_html(value))
-    yield repr(value)[1:-1].encode()
-    yield ascii(value)[1:-1].encode()
+    # Of programs that write characters by their numbers, and of those that write bytes so.
+    by_numbers = b"".join(char.encode("latin-1" if ord(char) <= 0xFF else "utf-8") for char in value)
+    for text in (raw, by_numbers, raw.replace(b" ", b"+")):
+        for one in (text, *_lines(text)):
+            yield from understood(one)
+
+
+def _coded(raw: bytes) -> Iterator[bytes]:
     yield raw.hex().encode()
     yield raw.hex().upper().encode()
     yield base64.b64encode(raw).rstrip(b"=")
@@ -140,34 +161,3 @@ def _lines(data: bytes) -> Iterator[bytes]:
     for line in map(bytes.strip, data.splitlines()):
         if len(line) >= _LINE_BYTES_MIN and not line.startswith(_MARGIN):
             yield line
-
-
-def _in_json(value: str) -> Iterator[str]:
-    """As writers of it differ in what they write by its number: all, what is not ASCII, what means something in
-    HTML, or only what has to be."""
-    chars = set(value)
-    plain = {ord(char): json.dumps(char, ensure_ascii=False)[1:-1] for char in chars}
-    for number in ("\\u%04x", "\\u%04X"):
-        coded = {ord(char): _numbered(char, number) for char in chars}
-        others = {code: text for code, text in coded.items() if code > ord("~")}
-        for unsafe in ("", "<>&", "<>&\"'`+"):
-            meant = {code: text for code, text in coded.items() if chr(code) in unsafe}
-            yield value.translate(plain | meant)
-            yield value.translate(plain | others | meant)
-        yield value.translate(coded)
-
-
-def _numbered(char: str, number: str) -> str:
-    """What does not fit into 16 bits is two of them."""
-    code = ord(char)
-    if code <= 0xFFFF:
-        return number % code
-    return number % (0xD7C0 + (code >> 10)) + number % (0xDC00 + (code & 0x3FF))
-
-
-def _in_html(value: str) -> Iterator[str]:
-    """As writers of it differ in how they write quotes, and whether."""
-    text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    for double in ('"', "&quot;", "&#34;"):
-        for single in ("'", "&#x27;", "&#39;", "&#039;", "&apos;"):
-            yield text.replace('"', double).replace("'", single)
