@@ -198,13 +198,26 @@ def test_no_colour_where_it_is_not_wanted(cli, owner):
     assert "\x1b[" in cli("status", "--color=always", env={"NO_COLOR": "1"}).out
 
 
-def test_ctrl_c_ends_with_130(start, owner):
+def test_ctrl_c_ends_as_a_shell_expects(start, owner):
     process = start("watch")
     assert process.stdout.readline()
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 130
+    assert process.returncode == -signal.SIGINT
     assert b"Traceback" not in err
+
+
+def test_ctrl_c_ends_the_loop_of_a_shell_as_well(owner, root):
+    watch = f"{sys.executable} -m muster.cli.main watch --lines"
+    loop = f"for i in 1 2; do {watch}; echo rc=$?; done; echo END"
+    with subprocess.Popen(
+        ["bash", "-c", loop], cwd=root, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as shell:
+        assert shell.stdout.readline()
+        os.killpg(shell.pid, signal.SIGINT)
+        said, _ = shell.communicate(timeout=PATIENCE_S)
+    assert "END" not in said and "rc=" not in said
+    assert shell.returncode == -signal.SIGINT
 
 
 def test_the_hot_path_imports_nothing_slow(owner, root):

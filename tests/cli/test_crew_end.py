@@ -210,7 +210,8 @@ def test_every_end_of_a_run_for_programs_has_one_result(folder: Path, way: str) 
     code, outcome, counts = {
         "store gone": (1, "error", None),
     }.get(way, (130, "stopped", {"ready": 1, "blocked": 1}))
-    assert (run.returncode, result["exitCode"], result["outcome"]) == (code, code, outcome)
+    ended = -signal.SIGINT if way == "Ctrl-C" else code
+    assert (run.returncode, result["exitCode"], result["outcome"]) == (ended, code, outcome)
     assert result["counts"] == counts
     left = [task["ref"] for task in result["left"] or ()]
     assert left == ([] if counts is None else ["slow/long", "slow/after"])

@@ -210,7 +210,7 @@ def test_killed_workers_leave_nothing_of_their_agents(served: Served, elsewhere:
         until(lambda: len(list(elsewhere.glob("pid-*"))) == 3, "they run")
         process.send_signal(signal.SIGINT)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 130
+        assert process.wait(PATIENCE_S) == -signal.SIGINT
     pids = [int(path.read_text()) for path in elsewhere.glob("pid-*")]
     until(lambda: not any(map(psutil.pid_exists, pids)), "what the agents have started is gone", 10)
 

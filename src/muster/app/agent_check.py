@@ -151,7 +151,7 @@ def ask_agent(agent: Agent, job: Job, folder: AttemptFolder, cwd: Path, watch: W
     finally:
         become_subreaper(wanted=False)  # nobody here would collect what others leave behind
     if interrupts.count:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("counted")  # which signal it was is known to who has counted
     return tried
 
 

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from muster.hosts import ctrl_c
 from muster.model.errors import NotAllowed
 
 DRAIN, STOP, KILL = 1, 2, 3
@@ -45,6 +46,8 @@ class Interrupts:
         def count(number: int, _: object) -> None:
             self.count += 1
             self.by_hand |= number != signal.SIGTERM
+            if number == signal.SIGINT:
+                ctrl_c.note()
 
         def asked(number: int, _: object) -> None:
             self.ask(next(level for level, sent in _SIGNALS.items() if sent == number))
@@ -71,8 +74,8 @@ class Interrupts:
 def as_ctrl_c() -> Iterator[None]:
     """SIGTERM and a closed terminal end what runs here as Ctrl-C does: what it has open is closed."""
 
-    def end(*_: object) -> None:
-        raise KeyboardInterrupt
+    def end(number: int, _: object) -> None:
+        raise KeyboardInterrupt(signal.Signals(number).name)
 
     heard = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
     before = {number: signal.signal(number, end) for number in heard}

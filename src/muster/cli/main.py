@@ -8,6 +8,7 @@ That is why modules on its way say `TYPE_CHECKING = False`, which type checkers 
 from __future__ import annotations
 
 import argparse
+import atexit
 import errno
 import gc
 import os
@@ -17,6 +18,7 @@ from functools import partial
 from muster import __version__
 from muster.cli.output import columns, drop_unwritten, one_row_per_line, print_error
 from muster.cli.terminal import gated
+from muster.hosts import ctrl_c
 from muster.model.errors import BadInput, MusterError, StoreRewound
 from muster.model.wording import near
 
@@ -100,7 +102,7 @@ EXIT_CODES = {
     6: "conflict",
     7: "nobody answers",
     8: "waited too long",
-    130: "interrupted",
+    (EXIT_INTERRUPTED := 130): "interrupted",
 }
 _GLOBAL_OPTIONS = (*(name for names, *_ in GLOBALS for name in names), "--version", "--help")
 _ELSEWHERE = {
@@ -195,8 +197,10 @@ def _main(argv: Sequence[str] | None) -> int:
         _flush()
     except SystemExit as end:  # argparse, after --help
         code = end.code if isinstance(end.code, int) else 1 if end.code else 0
-    except KeyboardInterrupt:
-        code = 130
+    except KeyboardInterrupt as interrupt:
+        if not interrupt.args:  # Python's own, of SIGINT; ours say what else it was
+            ctrl_c.note()
+        code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = 0  # whoever read our answer has seen enough
     except MusterError as error:
@@ -480,10 +484,14 @@ def _unwritten(error: OSError) -> int:
 
 def entry() -> NoReturn:
     """The process: ends at once where nothing is left to do, for Python's own tidying up takes time."""
+    atexit.register(ctrl_c.die)  # the first one is called last
     code = main()
+    if code != EXIT_INTERRUPTED:
+        ctrl_c.forget()
     if "threading" in sys.modules:
         gc.freeze()  # else it looks through all that is left, for some 25 ms
         sys.exit(code)
+    ctrl_c.die()
     os._exit(code)
 
 

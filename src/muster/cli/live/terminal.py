@@ -148,7 +148,7 @@ class Terminal:
             return ""  # a stop came between, and the shell has taken it
         data = os.read(self._in, 1024)
         if not data:
-            raise KeyboardInterrupt  # the terminal was closed
+            raise KeyboardInterrupt("the terminal was closed")
         while data.endswith(b"\x1b") and select.select([self._in], [], [], _ESCAPE_WAIT_S)[0]:
             data += os.read(self._in, 1024)
         return self._decoder.decode(data)
