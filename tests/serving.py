@@ -45,7 +45,7 @@ class ServedOwner:
     long_lived = True
     differs = ()
     looked_at_ms = None
-    first_event_id = 0
+    first_event_id, left_off_ms, unattended = 0, 0, False
     far_git = None
     works: Works | None = None
     reader: Callable[[str], Reader] = staticmethod(lambda _: Reader())

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 from test_run import folder, started
 
+from muster.app.ending import left_running
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster.model.runs import DIED, NoteRun, noted, runs_of
@@ -43,6 +48,29 @@ def test_each_run_of_a_crew_is_noted_with_its_end(folder: Path) -> None:
     assert newest["how"] in {"drained", "stopped", "killed"} and newest["completed"] == 1
     shown = muster(folder, "orchestrator", "status", "--history").stdout.splitlines()
     assert [line.split()[0] for line in shown[:1]] == ["STARTED"] and len(shown) == 3
+
+
+def test_a_night_without_a_crew_is_no_night_of_work(folder: Path) -> None:
+    project = Project(folder)
+    assert muster(folder, "init").returncode == 0
+    with started(folder, "up", "--workers", "1") as crew:
+        until(lambda: [run["how"] for run in history(folder)] == [""], "it is up")
+        assert muster(folder, "task", "add", "c", "--plan", "p", "--prompt", "true", "--wait").returncode == 0
+        owner, left = holder(project.owner_lock), [process for _, process in left_running(project)]
+        for pid in [crew.pid, owner, *(process.pid for process in left)]:
+            if pid is not None and psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGKILL)
+        crew.wait(PATIENCE_S)
+    until(lambda: holder(project.owner_lock) is None and not left_running(project), "all are gone")
+    died_by_ms = int(time.time() * 1000)
+    assert muster(folder, "task", "add", "d", "--plan", "p", "--prompt", "true").returncode == 0
+    (run,) = history(folder)
+    assert run["how"] == DIED and run["startedAtMs"] <= run["endedAtMs"] <= died_by_ms
+    with started(folder, "up", "--workers", "1") as crew:
+        until(lambda: len(history(folder)) >= 2, "another one has begun")
+        assert history(folder)[-1] == run
+        crew.send_signal(signal.SIGTERM)
+        crew.wait(PATIENCE_S)
 
 
 def test_a_run_whose_end_nobody_has_told_has_died() -> None:

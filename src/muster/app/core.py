@@ -29,6 +29,7 @@ from muster.engine.commands import Engine
 from muster.engine.cycles import Cycles
 from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
+from muster.engine.left_off import left_off_ms
 from muster.engine.moved_boxes import OtherFiles, all_left
 from muster.engine.policy import Policy
 from muster.engine.queries import Queries
@@ -51,7 +52,7 @@ from muster.hosts.attempt_folders import (
     take_artifact,
 )
 from muster.hosts.detached_call import detached_call
-from muster.hosts.file_lock import Lock
+from muster.hosts.file_lock import Lock, holder
 from muster.hosts.folder_watch import FolderWatch
 from muster.hosts.full_disk import NO_SPACE, full_disk
 from muster.hosts.given_file import sweep
@@ -168,7 +169,7 @@ class Owner:
         self._reconciler: Reconciler | None = None
         self._led_since_ms: int | None = None
         self._services: list[Service] = []
-        self.first_event_id = 0
+        self.first_event_id, self.left_off_ms = 0, 0
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used,
@@ -183,6 +184,7 @@ class Owner:
             self.store = open_store(self._project)
             stack.callback(self.store.close)
             self.first_event_id = await self.store.reads.last_event_id()
+            self.left_off_ms = await left_off_ms(self.store.reads)
             made_by = await self.store.reads.store_meta(PROJECT) or self._host.project
             if standing.copied or made_by != self._host.project:
                 error = copied_error(self._project, standing)
@@ -299,6 +301,10 @@ class Owner:
     def halted(self) -> StoreFault | None:
         """Why nothing is written any more."""
         return self.store.fault
+
+    @property
+    def unattended(self) -> bool:
+        return not self.long_lived and holder(self._project.supervisor_lock) is None
 
     def unwritable(self) -> MusterError | None:
         """Why nothing can be written now: that, or a full disk, until there is space."""

@@ -25,7 +25,8 @@ class GuestOwner:
         self.listening, self.login = owner.listening, owner.login
         self.started_at_ms = owner.started_at_ms
         self.vault = owner.vault
-        self.first_event_id = owner.first_event_id
+        self.first_event_id, self.left_off_ms = owner.first_event_id, owner.left_off_ms
+        self.unattended = owner.unattended
         self.channels: tuple[ChannelPlan, ...] = ()
 
     @property

@@ -37,6 +37,7 @@ from muster.engine.cycles import Cycles
 from muster.engine.fence import present_term
 from muster.engine.intents import Intents
 from muster.engine.leader import Leader
+from muster.engine.left_off import left_off_ms
 from muster.engine.moved_boxes import all_left
 from muster.engine.queries import Queries
 from muster.engine.service import Service
@@ -95,7 +96,7 @@ LOOK_S = 2.0
 class Server:
     """Everything that stands around it; use `async with`."""
 
-    long_lived = True
+    long_lived, unattended = True, False
 
     def __init__(self, project: Project, config: Config) -> None:
         self._project, self._config = project, config
@@ -111,7 +112,7 @@ class Server:
         self._named = f"{self._host.hostname}[{os.getpid()}]"
         self._came_first: bool | None = None
         """No other server was up when this one asked for the first time; None: it has not."""
-        self.first_event_id = 0
+        self.first_event_id, self.left_off_ms = 0, 0
         self.first = False
         """No server has had this store before."""
         self.far_git: SharedGit | None = None
@@ -151,6 +152,7 @@ class Server:
             await self._take_git()
             replace_plain(project.store_file, without_password(url).encode())
             self.first_event_id = await self.store.reads.last_event_id()
+            self.left_off_ms = await left_off_ms(self.store.reads)
             self._led = Leader(
                 self.clock,
                 self.batcher,

@@ -25,7 +25,7 @@ class CrewRun(Struct, frozen=True, rename="camel"):
     after_event_id: int
     """What was written later has happened in it."""
     ended_at_ms: int | None = None
-    """Of one that has died: when the last thing was written."""
+    """Of one that has died: when it was last heard of."""
     how: str = ""
     """`drained`, `stopped`, `killed`, `failed` or `died`; empty while it goes on."""
     completed: int = 0

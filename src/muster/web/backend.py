@@ -42,10 +42,16 @@ class OwnerActions(Protocol):
     vault: Vault
     first_event_id: int
     """Up to this event all has happened before it began."""
+    left_off_ms: int
+    """When a crew was last heard of before that."""
     listening: str
     """Where others reach it, as a URL; empty: nowhere."""
     login: bool
     """Whether they need a token there."""
+
+    @property
+    def unattended(self) -> bool:
+        """No crew is up, and nobody is about to start one."""
 
     @property
     def channels(self) -> Sequence[ChannelPlan]:

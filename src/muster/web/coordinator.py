@@ -14,7 +14,7 @@ from muster.engine.services.reaper import Reaper
 from muster.model import commands as c
 from muster.model.answers import Answer, Done, Reconciled
 from muster.model.kinds import moment_text
-from muster.model.runs import RUNS, RUNS_MAX, CrewRun, NoteRun, runs_of
+from muster.model.runs import DIED, RUNS, RUNS_MAX, CrewRun, NoteRun, runs_of
 from muster.model.states import HELD, CrewStatus, TaskStatus, WorkerStatus
 from muster.model.views import StatusView, WorkerView
 from muster.ports.runtime import RuntimeState
@@ -214,6 +214,9 @@ async def runs(web: Backend, query: RunsQuery) -> Sequence[CrewRun]:
     if found and not found[-1].how:
         completed, failed = await _counted(web, found[-1])
         found[-1] = replace(found[-1], completed=completed, failed=failed)
+        if web.owner.unattended:  # whoever begins next writes that down
+            ended_ms = max(found[-1].started_at_ms, web.owner.left_off_ms)
+            found[-1] = replace(found[-1], how=DIED, ended_at_ms=ended_ms)
     return found[::-1]
 
 
@@ -229,12 +232,15 @@ async def tell_run(web: Backend, body: RunBody, *, term: int | None = None) -> A
     last_id = await web.reads.last_event_id()
     completed, failed = await _counted(web, before[-1]) if before and not before[-1].how else (0, 0)
     newest = await web.reads.events(after_id=max(0, last_id - 1), task_id=None, limit=1)
+    last_ms = newest[0].at_ms if newest else 0
+    if before and before[-1].started_at_ms < web.owner.started_at_ms:  # the rest is of who has opened the store
+        last_ms = web.owner.left_off_ms
     noted = NoteRun(
         run=body.run,
         actor=body.actor,
         how=body.how,
         after_event_id=last_id,
-        last_at_ms=newest[0].at_ms if newest else 0,
+        last_at_ms=last_ms,
         completed=completed,
         failed=failed,
         term=term,
