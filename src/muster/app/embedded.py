@@ -132,6 +132,8 @@ class EmbeddedOwner:
         try:
             reply = await self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
         except asyncio.CancelledError:
+            if not (self._over or self._web.closing.is_set()):
+                raise  # whoever has asked does not wait any more
             raise owner_ended() from None
         if reply.status >= 500 and self._web.closing.is_set():
             raise owner_ended()  # its store was closed meanwhile
@@ -146,12 +148,12 @@ class EmbeddedOwner:
 
     def enqueue(self, command: c.Enqueue) -> Enqueued:
         """Raises what refuses it."""
-        data = msgspec.json.encode(command)
-        if holds_nul(data):
-            raise BadInput("the task holds a NUL character; nothing was added", "remove it")
         try:
+            data = msgspec.json.encode(command)
+            if holds_nul(data):
+                raise BadInput("the task holds a NUL character; nothing was added", "remove it")
             checked = _ENQUEUE.decode(data)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise BadInput(f"invalid task: {error}; nothing was added") from error
         added = self._engine.call(checked)
         assert isinstance(added, Enqueued)

@@ -184,6 +184,8 @@ class App:
     def _worker(self, concurrency: int, batch: int) -> FunctionWorker:
         if not self.tasks:
             raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
+        for task in self.tasks.values():
+            task.settle()
         registration = registration_of(
             (self.name,), concurrency, {self.name: c.Offer(capabilities=tuple(sorted(self.tasks)))}
         )

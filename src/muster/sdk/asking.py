@@ -18,7 +18,7 @@ import msgspec
 from muster.client.api import error_of
 from muster.client.http import REPLY_S, ClientRequest
 from muster.model.durations import parse_duration
-from muster.model.errors import MusterError, NotFound, Unavailable, WaitTimeout
+from muster.model.errors import BadInput, MusterError, NotFound, Unavailable, WaitTimeout
 from muster.model.numbers import PAGE_BYTES
 from muster.model.states import FINAL, TaskStatus
 from muster.model.views import EventView, TaskDetail, TaskView
@@ -91,9 +91,14 @@ async def run_async(asking: Asking[T], send: SendAsync) -> T:
 def _resumed(asking: Asking[T], answer: bytes | MusterError | None) -> ClientRequest | Rest | _Found[T]:
     """What it needs next, or what it has found."""
     try:
-        return asking.throw(answer) if isinstance(answer, MusterError) else asking.send(answer)
+        wanted = asking.throw(answer) if isinstance(answer, MusterError) else asking.send(answer)
+        if isinstance(wanted, ClientRequest):
+            f"{wanted.method} {wanted.target}".encode()
+        return wanted
     except StopIteration as stop:
         return _Found(stop.value)
+    except UnicodeEncodeError as error:  # half of a surrogate pair, which no text in UTF-8 holds
+        raise BadInput(f"what is asked for cannot be sent: {error}; nothing was changed") from error
 
 
 def answered(status: int, data: bytes) -> bytes:
@@ -202,8 +207,9 @@ def result(
             raise broken
         elif left_s <= 0:
             now = yield from view(task_id, repeatable=False, late_s=LATE_S)
+            why = f"{now.why or now.status}"
             raise WaitTimeout(
-                f"task {name_of(now)} is not done: {now.why or now.status}; it goes on",
+                f"task {name_of(now)} is not done: {why}{'' if 'goes on' in why else '; it goes on'}",
                 f"wait longer, or look: muster why {task_id}",
             )
 
@@ -212,12 +218,25 @@ def outcome(found: TaskDetail, kind: Any) -> Any:
     """Its result as `kind`.  Raises TaskFailed, TaskCancelled."""
     task = found.task
     if task.status is TaskStatus.COMPLETED or (task.status is TaskStatus.ARCHIVED and not task.error):
-        return None if found.result is None else convert(json.loads(found.result), kind)
+        return None if found.result is None else _result(found, kind)
     cancelled = task.status is TaskStatus.CANCELLED or task.error.startswith("cancelled")
     ended: type[TaskEnded] = TaskCancelled if cancelled else TaskFailed
     kept = f"muster task show {task.id}; muster task retry {task.id}"
     word = "was cancelled" if cancelled else "failed"
     raise ended(f"task {name_of(task)} {word}: {task.error}", kept, task=task, attempts=found.attempts)
+
+
+def _result(found: TaskDetail, kind: Any) -> Any:
+    """Raises BadInput where it is of another type, as one of an older program may be."""
+    assert found.result is not None
+    try:
+        return convert(json.loads(found.result), kind)
+    except msgspec.ValidationError as error:
+        raise BadInput(
+            f"the result of task {name_of(found.task)} is not what its function says that it returns: {error}; "
+            "it is kept",
+            f"muster task show {found.task.id}",
+        ) from error
 
 
 def name_of(task: TaskView) -> str:

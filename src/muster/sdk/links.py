@@ -369,12 +369,15 @@ class ServerLink:
 
 
 def _adding(command: c.Enqueue) -> ClientRequest:
-    """May arrive twice: what has no name of its own gets an idempotency key."""
+    """May arrive twice: what has no name of its own gets an idempotency key.  Raises BadInput."""
     tasks = tuple(
         one
         if one.key or one.idempotency_key
         else replace(one, idempotency_key=f"sdk-{secrets.token_hex(16)}")
         for one in command.tasks
     )
-    body = msgspec.json.encode(replace(command, tasks=tasks))
+    try:
+        body = msgspec.json.encode(replace(command, tasks=tasks))
+    except UnicodeEncodeError as error:
+        raise BadInput(f"invalid task: {error}; nothing was added") from error
     return ClientRequest("POST", "/api/v1/plans", body, JSON, repeatable=True)

@@ -18,7 +18,7 @@ from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.handles import AsyncHandle, Handle
 from muster.sdk.options import FunctionOptions, earlier_of, fields_of
 from muster.sdk.schedules import Cron, cron_of
-from muster.sdk.values import checked, convert, encode, hints_of
+from muster.sdk.values import checked, convert, encode, foreign_in, hints_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,8 +66,8 @@ class AppTask(Generic[P, R]):
         self.__wrapped__ = function
         self.__doc__ = function.__doc__
         self._hints = hints_of(function)
-        self.returns: Any = self._hints.get("return", Any)
         self.takes_context, self._signature = _without_context(function, self._hints)
+        self._refuse_foreign()
         self._no_arguments = encode(Payload(name), name)
         self._bare = not self._signature.parameters
         self.cron = _cron(name, options, self._signature)
@@ -87,6 +87,41 @@ class AppTask(Generic[P, R]):
         other.options = {**self.options, **changes}
         other._base = self._spec(other.options)
         return other
+
+    @property
+    def returns(self) -> Any:
+        """The type of its result."""
+        return self._hints.get("return", Any)
+
+    def settle(self) -> None:
+        """All names that its annotations use are to be known now.  Raises BadInput where one is not."""
+        self._hints.update(hints_of(self.function))
+        self.takes_context, self._signature = _without_context(self.function, self._hints)
+        for name, what in self._annotated():
+            if name not in self._hints:
+                raise BadInput(
+                    f"{what} of task {self.name} is annotated as {self._written[name]!r}, which nobody knows",
+                    "define or import it at the top of its module, not for type checkers only",
+                )
+        self._refuse_foreign()
+
+    def _refuse_foreign(self) -> None:
+        for name, what in self._annotated():
+            if foreign := foreign_in(self._hints.get(name, Any)):
+                raise BadInput(
+                    f"{what} of task {self.name} is a {foreign}, which nothing that is kept as JSON becomes",
+                    "use numbers, texts, lists, dicts, dataclasses, msgspec structs or pydantic models",
+                )
+
+    @property
+    def _written(self) -> Mapping[str, object]:
+        """Its annotations as they stand there."""
+        return getattr(inspect.unwrap(self.function), "__annotations__", {})
+
+    def _annotated(self) -> list[tuple[str, str]]:
+        """What goes in and comes out, and is annotated, with what it is called."""
+        named = [(name, f"parameter {name}") for name in self._signature.parameters]
+        return [(name, what) for name, what in [*named, ("return", "the result")] if name in self._written]
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """To be added with others by `app.enqueue`.  Raises TypeError where the arguments do not fit."""

@@ -6,9 +6,11 @@ import inspect
 import math
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, TypeVar, get_type_hints
 
 import msgspec
+from msgspec.inspect import CustomType, Field, Type, type_info
 
 from muster.model.errors import BadInput
 from muster.model.nul import holds_nul
@@ -62,7 +64,7 @@ def decode(text: str | bytes, kind: Any) -> Any:
 
 def convert(value: object, kind: Any) -> Any:
     """What JSON holds as `kind`; what is annotated with nothing that JSON could become stays as it is."""
-    if kind is Any or kind is inspect.Parameter.empty or kind is None:
+    if kind is Any or kind is object or kind is inspect.Parameter.empty or kind is None:
         return value
     try:
         with _LOCK:
@@ -72,11 +74,45 @@ def convert(value: object, kind: Any) -> Any:
 
 
 def hints_of(function: Callable[..., object]) -> dict[str, Any]:
-    """Annotations by name; none of them where one names what is not known at run time."""
+    """Annotations by name, without those that name what is not known now."""
     try:
         return get_type_hints(function)
     except (NameError, TypeError):
-        return {}
+        unwrapped = inspect.unwrap(function)
+        known = getattr(unwrapped, "__globals__", {})
+        return {
+            name: hint
+            for name, written in getattr(unwrapped, "__annotations__", {}).items()
+            for hint in _hint(name, written, known)
+        }
+
+
+def _hint(name: str, written: object, known: dict[str, Any]) -> list[Any]:
+    try:
+        return [get_type_hints(SimpleNamespace(__annotations__={name: written}), known)[name]]
+    except (NameError, TypeError):
+        return []
+
+
+def foreign_in(kind: Any) -> str:
+    """The type in this annotation that nothing in JSON becomes; empty: there is none."""
+    try:
+        with _LOCK:
+            found = type_info(kind)
+    except (TypeError, RecursionError):  # one that says nothing of JSON, like a TypeVar: what comes stays as it is
+        return ""
+    seen: set[int] = set()
+    left: list[object] = [found]
+    while left:
+        one = left.pop()
+        if isinstance(one, tuple):
+            left += one
+        elif isinstance(one, CustomType) and one.cls is not object and not hasattr(one.cls, "model_validate"):
+            return one.cls.__qualname__
+        elif isinstance(one, Type | Field) and id(one) not in seen:
+            seen.add(id(one))
+            left += [getattr(one, name) for name in one.__struct_fields__]
+    return ""
 
 
 def _to_plain(value: object) -> object:
@@ -88,6 +124,8 @@ def _to_plain(value: object) -> object:
 
 
 def _from_plain(kind: type, value: object) -> object:
+    if kind is object:
+        return value
     validate = getattr(kind, "model_validate", None)
     if validate is None:
         raise TypeError(f"{kind} is no type of JSON")
