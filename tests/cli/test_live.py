@@ -120,7 +120,9 @@ def test_a_viewer_may_look_and_a_member_acts_over_the_network(root, tmp_path, co
 
 
 @pytest.mark.parametrize(
-    ("leave", "code"), [("q", 0), ("\x03", -signal.SIGINT), (signal.SIGTERM, 143)], ids=["q", "ctrl-c", "term"]
+    ("leave", "code"),
+    [("q", 0), ("\x03", -signal.SIGINT), (signal.SIGTERM, 143)],
+    ids=["q", "ctrl-c", "term"],
 )
 def test_the_terminal_is_left_as_it_was(owner, console, leave, code):
     live = console("watch")

@@ -5,23 +5,23 @@ A shell that hears the same Ctrl-C goes on with its loop or script unless its co
 
 from __future__ import annotations
 
-heard = False
+
+class _CtrlC:
+    heard = False
 
 
 def note() -> None:
-    global heard
-    heard = True
+    _CtrlC.heard = True
 
 
 def forget() -> None:
     """The process ends otherwise after all."""
-    global heard
-    heard = False
+    _CtrlC.heard = False
 
 
 def die() -> None:
     """Of SIGINT, where Ctrl-C was it; all that was to be written is written."""
-    if not heard:
+    if not _CtrlC.heard:
         return
     import os
     import signal
