@@ -66,7 +66,12 @@ def test_an_object_is_anything(app: muster.App) -> None:
         return [first, *rest, len(tree.below)]
 
     with app.running():
-        assert same.enqueue({"a": 1}, [2, None], Tree([Tree([])])).result(PATIENCE_S) == [{"a": 1}, 2, None, 1]
+        assert same.enqueue({"a": 1}, [2, None], Tree([Tree([])])).result(PATIENCE_S) == [
+            {"a": 1},
+            2,
+            None,
+            1,
+        ]
 
 
 def test_a_name_that_nobody_knows_is_refused_when_the_app_begins(app: muster.App) -> None:
@@ -74,15 +79,18 @@ def test_a_name_that_nobody_knows_is_refused_when_the_app_begins(app: muster.App
     def pay(ctx: TaskContext, amount: Decimal, times: int = 1) -> None:
         ctx.say(f"{amount} {times}")
 
-    with pytest.raises(BadInput, match="parameter amount of task pay is annotated as 'Decimal'"), app.running():
+    with (
+        pytest.raises(BadInput, match="parameter amount of task pay is annotated as 'Decimal'"),
+        app.running(),
+    ):
         pass
 
 
 def test_a_name_that_is_known_later_counts(app: muster.App) -> None:
     scope: dict[str, Any] = {"app": app}
     head = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
-    exec(f"{head}@app.task\ndef half(of: Late) -> Late:\n    return Late(of.n // 2)\n", scope)  # noqa: S102
-    exec(f"{head}@dataclass\nclass Late:\n    n: int\n", scope)  # noqa: S102
+    exec(f"{head}@app.task\ndef half(of: Late) -> Late:\n    return Late(of.n // 2)\n", scope)
+    exec(f"{head}@dataclass\nclass Late:\n    n: int\n", scope)
     with app.running():
         assert scope["half"].enqueue(scope["Late"](8)).result(PATIENCE_S) == scope["Late"](4)
 
@@ -95,6 +103,8 @@ def test_a_result_of_another_type_is_told_and_kept(app: muster.App) -> None:
     counted = app.task(count)
     with app.running():
         handle = counted.enqueue()
-        with pytest.raises(BadInput, match="the result of task reports/count-.* is not what its function says"):
+        with pytest.raises(
+            BadInput, match=r"the result of task reports/count-.* is not what its function says"
+        ):
             handle.result(PATIENCE_S)
         assert handle.detail().result == '"many"'

@@ -24,7 +24,7 @@ from muster.sdk.handles import AsyncHandle, Handle
 from muster.sdk.links import EMBEDDED, Owned, ProjectLink, owning, project_at, registration_of
 from muster.sdk.options import FunctionOptions
 from muster.sdk.schedules import Schedules
-from muster.sdk.tasks import AppTask, Call
+from muster.sdk.tasks import AppTask, Call, settle
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -185,7 +185,7 @@ class App:
         if not self.tasks:
             raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
         for task in self.tasks.values():
-            task.settle()
+            settle(task)
         registration = registration_of(
             (self.name,), concurrency, {self.name: c.Offer(capabilities=tuple(sorted(self.tasks)))}
         )

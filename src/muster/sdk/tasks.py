@@ -93,18 +93,6 @@ class AppTask(Generic[P, R]):
         """The type of its result."""
         return self._hints.get("return", Any)
 
-    def settle(self) -> None:
-        """All names that its annotations use are to be known now.  Raises BadInput where one is not."""
-        self._hints.update(hints_of(self.function))
-        self.takes_context, self._signature = _without_context(self.function, self._hints)
-        for name, what in self._annotated():
-            if name not in self._hints:
-                raise BadInput(
-                    f"{what} of task {self.name} is annotated as {self._written[name]!r}, which nobody knows",
-                    "define or import it at the top of its module, not for type checkers only",
-                )
-        self._refuse_foreign()
-
     def _refuse_foreign(self) -> None:
         for name, what in self._annotated():
             if foreign := foreign_in(self._hints.get(name, Any)):
@@ -172,6 +160,19 @@ class AppTask(Generic[P, R]):
         current = CURRENT.get()
         parent = None if current is None else current.job.task_id
         return replace(self._base, description=text, key=key, parent_task_id=parent)
+
+
+def settle(task: AppTask[..., Any]) -> None:
+    """All names that its annotations use are to be known now.  Raises BadInput where one is not."""
+    task._hints.update(hints_of(task.function))
+    task.takes_context, task._signature = _without_context(task.function, task._hints)
+    for name, what in task._annotated():
+        if name not in task._hints:
+            raise BadInput(
+                f"{what} of task {task.name} is annotated as {task._written[name]!r}, which nobody knows",
+                "define or import it at the top of its module, not for type checkers only",
+            )
+    task._refuse_foreign()
 
 
 def read_payload(text: str) -> Payload:

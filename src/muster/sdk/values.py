@@ -99,7 +99,10 @@ def foreign_in(kind: Any) -> str:
     try:
         with _LOCK:
             found = type_info(kind)
-    except (TypeError, RecursionError):  # one that says nothing of JSON, like a TypeVar: what comes stays as it is
+    except (
+        TypeError,
+        RecursionError,
+    ):  # one that says nothing of JSON, like a TypeVar: what comes stays as it is
         return ""
     seen: set[int] = set()
     left: list[object] = [found]
