@@ -64,9 +64,7 @@ class Ours:
         self.batcher = AsyncBatcher(Engine(store, FixedChance(), Policy()), self.clock.now, lambda _: None)
         reads = store.reads.of(DEFAULT_WORKSPACE)
         owner = SimpleNamespace(started_at_ms=0, left_off_ms=0)
-        self.web: Any = SimpleNamespace(
-            engine=self.batcher.of(DEFAULT_WORKSPACE), reads=reads, owner=owner
-        )
+        self.web: Any = SimpleNamespace(engine=self.batcher.of(DEFAULT_WORKSPACE), reads=reads, owner=owner)
 
     async def ask(self, *, give_up: bool = False) -> Led:
         lead = Lead(server=self.named, named=self.named, lease_ms=0, give_up=give_up)
