@@ -46,6 +46,7 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
     ("name", "value", "message"),
     [
         ("TOKEN", b"short", "the value has 5 characters"),
+        ("TOKEN", b" \t" * 9, "is spaces only"),
         ("TOKEN", b"\xff" * 9, "not UTF-8"),
         ("TOKEN", b"0123456789\0", "NUL"),
         ("TOKEN", b"x" * 40_000, "at most 16000 fit"),
@@ -76,6 +77,9 @@ def test_over_http_a_wrong_name_is_told_in_the_same_words(cli: Any, empty: Any) 
         )
     )
     assert told.code == 2 and "cannot be the name of a variable" in told.err, told
+    blank = '{"name": "TOKEN", "value": "          ", "actor": "ann"}'
+    told = cli("api", "POST", "/api/v1/secrets", "--data", blank)
+    assert told.code == 2 and "spaces only" in told.err, told
 
 
 def test_what_a_task_waits_for_is_the_command_that_the_inbox_names(cli: Any, owner: Any) -> None:

@@ -83,6 +83,44 @@ def test_the_same_key_adds_one_task(site: Site) -> None:
     assert len(site.get(TASKS)) == 1
 
 
+@pytest.mark.parametrize("empty", ["", '""', " "])
+def test_a_key_without_a_name_is_refused(site: Site, empty: str) -> None:
+    body = json.dumps({"title": "t", "actor": "ada"}).encode()
+    with listening(site, OPENLY) as port, Line(port) as line:
+        status, _, told = line.ask("POST", TASKS, body, **{"Idempotency-Key": empty})
+        assert (status, told["code"]) == (422, "bad_input") and "Idempotency-Key is empty" in told["detail"]
+        assert site.get(TASKS) == []
+
+
+def test_a_change_that_changes_nothing_is_none_of_a_running_task(site: Site) -> None:
+    site.enqueue("a")
+    site.register()
+    job = site.started()[0]
+    target, body = f"{TASKS}/{job['taskId']}", b'{"actor": "ada", "priority": 7}'
+    assert [site.send("PATCH", target, body)[0] for _ in range(2)] == [200, 200]
+    edits = [event["event"] for event in site.get(f"{target}")["events"] if event["event"] == "edited"]
+    assert edits == ["edited"]
+    assert site.send("PATCH", target, b'{"actor": "ada", "title": "else"}')[0] == 409
+
+
+@pytest.mark.parametrize("digits", [17, 20, 41])
+def test_a_number_of_nothing_is_named_as_it_was_asked_for(site: Site, digits: int) -> None:
+    status, told = site.send("GET", f"{TASKS}/{'9' * digits}")
+    shown = "9" * digits if digits <= 40 else f"{'9' * 40}…"
+    assert (status, told["detail"]) == (404, f"{shown} is the number of nothing")
+
+
+def test_what_a_proxy_is_asked_for_is_answered_as_well(site: Site) -> None:
+    with listening(site, OPENLY) as port, Line(port) as line:
+        at = f"http://localhost:{port}"
+        assert line.ask("GET", f"{at}{TASKS}?limit=1", Host="other.example")[::2] == (200, [])
+        body = json.dumps({"title": "t", "actor": "ada"}).encode()
+        assert line.ask("POST", f"HTTP://localhost:{port}{TASKS}", body)[0] == 201
+        refused = line.ask("GET", f"http://other.example{TASKS}")
+        assert (refused[0], refused[2]["detail"]) == (403, "this is not other.example")
+        assert line.ask("GET", f"ftp://localhost{TASKS}")[0] == 404
+
+
 class Task:
     """One task over TCP, where the headers of answers are seen."""
 
@@ -107,6 +145,7 @@ def test_what_has_changed_since_is_left_alone(site: Site, ids: dict[str, int]) -
         assert task.act("edit", seen, priority=9)[0] == 200
         changed = (412, "precondition_failed")
         assert task.act("edit", seen, priority=1) == task.act("cancel", seen) == changed
+        assert task.act("edit", "", priority=1) == changed
         assert task.act("cancel", "W/" + task.etag()) == task.act("cancel", '"x"') == changed
         assert site.get(f"{TASKS}/{ids['t1']}")["task"]["priority"] == 9
         assert task.act("pause", task.etag())[0] == task.act("resume", "*")[0] == 200

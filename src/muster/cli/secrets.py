@@ -16,7 +16,7 @@ from muster.cli.values import agreed, stdin_bytes
 from muster.client.api import path_of
 from muster.model.errors import BadInput, Conflict
 from muster.model.json_value import Json
-from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name
+from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name, refuse_blank
 from muster.model.wording import counted
 
 _CELLS: Mapping[str, Callable[[Json], object]] = {
@@ -124,6 +124,7 @@ def _value_of(name: str) -> str:
 
 
 def _long_enough(value: str) -> str:
+    refuse_blank(value)
     if len(value) < VALUE_CHARS_MIN:
         raise BadInput(
             f"the value has {len(value)} characters; nothing was changed",

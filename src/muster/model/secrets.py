@@ -46,6 +46,14 @@ def check_name(name: str) -> None:
     raise error
 
 
+def refuse_blank(value: str) -> None:
+    """Raises BadInput for one of spaces only: nobody has one, and indented text would be blacked out."""
+    if value.isspace():
+        error = BadInput("the value is spaces only; nothing was changed", "look at what has written it")
+        error.pointer = "/value"
+        raise error
+
+
 def _like(name: str) -> str:
     """What was meant, perhaps."""
     near = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_").upper()

@@ -150,6 +150,10 @@ class Request:
                 return value.decode("latin-1")
         return ""
 
+    def has(self, name: bytes) -> bool:
+        """Whether this header was sent, also without a value."""
+        return any(key.lower() == name for key, _ in self.headers)
+
     @property
     def parts(self) -> list[str]:
         """The parts of the path.  A slash within one comes as %2F."""
@@ -366,6 +370,23 @@ def _parameters(shape: type[Struct] | None) -> dict[str, bool]:
     return {field.encode_name: getattr(field.type, "__origin__", None) is tuple for field in found}
 
 
+_ABSOLUTE = re.compile(rb"(?i:https?)://([^/?#]*)([^#]*)")
+
+
+def origin_form(
+    target: bytes, headers: Sequence[tuple[bytes, bytes]]
+) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    """`http://host/path`, as a proxy is asked, as `/path` (RFC 9112): that host counts, not the header's."""
+    found = _ABSOLUTE.fullmatch(target)
+    if found is None:
+        return target, list(headers)
+    host, path = found.groups()
+    named = [(name, host if name.lower() == b"host" else value) for name, value in headers]
+    if all(name.lower() != b"host" for name, _ in named):
+        named.append((b"Host", host))
+    return path if path.startswith(b"/") else b"/" + path, named
+
+
 def etag(seq: int) -> tuple[str, str]:
     """The header that tells a task by the number of its last event."""
     return "etag", f'"{seq}"'
@@ -378,12 +399,12 @@ _TAG = re.compile(r'"?([0-9]{1,16})(?:@([0-9]{1,16}))?"?')
 def if_seen(request: Request) -> c.Seen | None:
     """What `If-Match` says; None for any.  Raises PreconditionFailed for what is the tag of no task."""
     said = request.header(b"if-match").strip()
-    if said in {"", "*"}:
+    if said == "*" or not (said or request.has(b"if-match")):
         return None
     tag = _TAG.fullmatch(said)
     if tag is None:
         raise PreconditionFailed(
-            f"If-Match: {said[:40]} is the ETag of no task; nothing was changed",
+            f"If-Match: {said[:40] or 'nothing'} is the ETag of no task; nothing was changed",
             "take it from a GET of the task",
         )
     return c.Seen(int(tag[1]), held_by=int(tag[2] or 0))

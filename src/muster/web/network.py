@@ -158,6 +158,7 @@ class NetworkConnection(HttpConnection):
             self._refuse(
                 BadInput("the request has no Host header; nothing was changed", "name this server"), 400
             )
+        super().on_headers_complete()
         said = next((value for name, value in self._headers if name.lower() == b"content-length"), b"")
         if said.isdigit() and int(said[:20]) > web_http.body_bytes_max(self._target.decode("latin-1")):
             self._refuse_body()

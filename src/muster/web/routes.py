@@ -54,6 +54,7 @@ Lazy = Callable[[], Any]
 
 WORKSPACE = b"muster-workspace"
 """Header: which workspace who runs the store means, by its name."""
+SHOWN_CHARS = 40
 NUMBER_DIGITS_MAX = 16
 """A longer number is a 404, not an overflow: no store counts that far."""
 
@@ -167,7 +168,8 @@ def _number(text: str) -> int:
     """Raises NotFound."""
     if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX:
         return int(text)
-    raise NotFound(f"{text[:NUMBER_DIGITS_MAX]} is the number of nothing", "muster task list")
+    shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
+    raise NotFound(f"{shown} is the number of nothing", "muster task list")
 
 
 class Routes:

@@ -11,7 +11,14 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Done, Resealed
 from muster.model.errors import StoreRefused
 from muster.model.input_secrets import how_to_open, input_purpose
-from muster.model.secrets import VALUE_CHARS_MAX, VALUE_CHARS_MIN, Secret, check_name, secret_purpose
+from muster.model.secrets import (
+    VALUE_CHARS_MAX,
+    VALUE_CHARS_MIN,
+    Secret,
+    check_name,
+    refuse_blank,
+    secret_purpose,
+)
 from muster.model.states import FINAL
 from muster.model.webhooks import WebhookRow, sealed_for
 from muster.web.backend import Backend
@@ -51,6 +58,7 @@ async def secrets(web: Backend) -> Sequence[Secret]:
 async def put_secret(web: Backend, body: SecretBody) -> Answer:
     """Sets one, also in place of an older value.  The value comes back in no answer."""
     check_name(body.name)
+    refuse_blank(body.value)
     vault = web.owner.vault
     async with vault.sealing:
         sealed = vault.seal(body.value, secret_purpose(web.workspace_id, body.name))

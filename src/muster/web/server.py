@@ -150,6 +150,10 @@ class HttpConnection(asyncio.Protocol):
         if name.lower() == b"expect" and self._answering is None:
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def on_headers_complete(self) -> None:
+        if not self._target.startswith(b"/"):
+            self._target, self._headers = web_http.origin_form(self._target, self._headers)
+
     def on_body(self, body: bytes) -> None:
         if not self._body_max:
             self._body_max = web_http.body_bytes_max(self._target.decode("latin-1"))

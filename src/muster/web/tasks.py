@@ -286,7 +286,12 @@ async def add(web: Backend, request: Request, body: dict[str, Any]) -> Reply:
     """Adds one task.  201 for a task that is new, 200 for one that was there already."""
     said = _as(AddBody, in_our_words(body))
     spec = c.Spec(**{name: getattr(said, name) for name in c.Spec.__struct_fields__})
-    if key := request.header(b"idempotency-key").strip('"'):
+    if request.has(b"idempotency-key"):
+        key = request.header(b"idempotency-key").strip().strip('"')
+        if not key:
+            raise BadInput(
+                "Idempotency-Key is empty; nothing was changed", "leave it out, or name the request"
+            )
         if spec.idempotency_key not in {None, key}:
             raise BadInput("idempotencyKey and the header Idempotency-Key differ; nothing was changed")
         if len(key) > NAME_CHARS_MAX:

@@ -20,7 +20,9 @@ UNTOLD = frozenset({"priority", "sort_key", "tags", "metadata", "max_retries", "
 
 def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
     """Nothing that an agent at work was told, or of what is done, is changed behind its back."""
-    if task.status in HELD and (not command.changed or command.changed.keys() - UNTOLD):
+    if task.status in HELD and not command.changed:
+        return Decision(task)
+    if task.status in HELD and command.changed.keys() - UNTOLD:
         raise IllegalMove(
             f"task {task.id} runs, and its agent has the old text; nothing was changed",
             f"wait until it has ended, or `muster task pause {task.id}` first",
