@@ -28,7 +28,7 @@ def test_a_database_is_looked_at_by_its_address_anywhere(tmp_path: Path, postgre
     # The server of tests does without fsync: that alone is wrong, and said so.
     assert [name for name, check in checks.items() if check["ok"] is False] == ["commits"]
     assert done.returncode == 1 and "ALTER SYSTEM SET fsync = on" in checks["commits"]["fix"]
-    assert checks.keys() == EXAMINED | {"Python", "roles", "tenants", "partitions"}
+    assert checks.keys() == EXAMINED | {"Python", "roles", "tenants", "partitions", "backup"}
     assert not (tmp_path / ".muster").exists()
     shown = run_muster(tmp_path, "doctor", "--store", postgres_store).stdout
     assert "fix: as a superuser: ALTER SYSTEM" in shown and "1 to fix" in shown
