@@ -99,11 +99,8 @@ def foreign_in(kind: Any) -> str:
     try:
         with _LOCK:
             found = type_info(kind)
-    except (
-        TypeError,
-        RecursionError,
-    ):  # one that says nothing of JSON, like a TypeVar: what comes stays as it is
-        return ""
+    except (TypeError, RecursionError):
+        return ""  # it says nothing of JSON, like a TypeVar: what comes stays as it is
     seen: set[int] = set()
     left: list[object] = [found]
     while left:

@@ -145,9 +145,8 @@ async def _form(
     """Its form; `old` is what an earlier one has said, where the plan has `changed` by now."""
     from muster.web.pages.render import json_of, page
 
-    seen = (
-        await web.reads.last_event_id()
-    )  # before the plan, so that nothing counts as seen that is not shown
+    # Before the plan, so that nothing counts as seen that is not shown.
+    seen = await web.reads.last_event_id()
     progress, wanted = json_of(await web.queries.plan(plan)), _known(action)
     refuse_action(request, f"/api/v1/plans/{quote(plan, safe='')}/{action}")
     coming = None
