@@ -233,9 +233,8 @@ async def tell_run(web: Backend, body: RunBody, *, term: int | None = None) -> A
     completed, failed = await _counted(web, before[-1]) if before and not before[-1].how else (0, 0)
     newest = await web.reads.events(after_id=max(0, last_id - 1), task_id=None, limit=1)
     last_ms = newest[0].at_ms if newest else 0
-    if (
-        before and before[-1].started_at_ms < web.owner.started_at_ms
-    ):  # the rest is of who has opened the store
+    if before and before[-1].started_at_ms < web.owner.started_at_ms:
+        # What is newer is of who has opened the store.
         last_ms = web.owner.left_off_ms
     noted = NoteRun(
         run=body.run,
