@@ -61,6 +61,8 @@ def rows(setting: Setting) -> Iterator[Row]:
             page = chromium.new_page()
             page.goto(link)
             page.wait_for_url("**/")
+            times = [_painted(page, "/tasks/0") for _ in range(setting.size(15, 2))]
+            yield told("first paint: a page of one sentence", times, "ms", "what Chromium takes for any page")
             paths = {
                 f"overview, {tasks:,} tasks": "/",
                 f"table of {tasks:,} tasks": "/tasks",

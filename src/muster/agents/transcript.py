@@ -51,15 +51,20 @@ class Transcript:
         self._error: Entry | None = None
 
     def feed(self, data: bytes) -> Iterator[Entry]:
-        begin = 0
-        while (end := data.find(b"\n", begin)) >= 0:
-            self._rest += data[begin:end]
-            line, skip = bytes(self._rest), self._skip
-            self._rest, self._skip = bytearray(), False
-            if not skip:
-                yield from self._joined(self._reader.entries(line))
-            begin = end + 1
-        self._rest += data[begin:]
+        first, *others = data.split(b"\n")
+        self._rest += first
+        if others:
+            *lines, rest = bytes(self._rest), *others
+            skip, self._skip = self._skip, False
+            self._rest = bytearray(rest)
+            for line in lines[skip:]:
+                for entry in self._reader.entries(line):
+                    # By the shortest way: where an agent prints a lot, there is little else.
+                    if entry.did is Did.OUTPUT and self._message is None and not entry.goes_on:
+                        self._error = None
+                        yield entry
+                    else:
+                        yield from self._joined(entry)
         if len(self._rest) > LINE_BYTES_MAX:
             self._rest, self._skip = bytearray(), True
 
@@ -70,28 +75,28 @@ class Transcript:
 
     def end(self) -> Iterator[Entry]:
         if self._rest and not self._skip:
-            yield from self._joined(self._reader.entries(bytes(self._rest)))
+            for entry in self._reader.entries(bytes(self._rest)):
+                yield from self._joined(entry)
         self._rest = bytearray()
         if self._message is not None:
             yield self._message
             self._message = None
 
-    def _joined(self, entries: Iterable[Entry]) -> Iterator[Entry]:
+    def _joined(self, entry: Entry) -> Iterator[Entry]:
         """With the parts of a message as one entry, and without an error that is told again in the same words."""
-        for entry in entries:
-            if entry.did is Did.ERROR and entry == self._error:
-                continue
-            self._error = entry if entry.did in (Did.ERROR, Did.COST) else None
-            last, self._message = self._message, None
-            if last is not None and entry.goes_on and entry.did is last.did:
-                self._message = replace(last, text=last.text + entry.text)
-            else:
-                if last is not None:
-                    yield last
-                if entry.goes_on:
-                    self._message = entry
-                else:
-                    yield entry
+        if entry.did is Did.ERROR and entry == self._error:
+            return
+        self._error = entry if entry.did in (Did.ERROR, Did.COST) else None
+        last, self._message = self._message, None
+        if last is not None and entry.goes_on and entry.did is last.did:
+            self._message = replace(last, text=last.text + entry.text)
+            return
+        if last is not None:
+            yield last
+        if entry.goes_on:
+            self._message = entry
+        else:
+            yield entry
 
 
 class Streams:

@@ -31,7 +31,7 @@ routes = Routes(pages=True)
 
 WHOLE_MAX = 500
 """A plan of more tasks is shown a part at a time, and what is reckoned of all of them is kept for a while."""
-PART = 100
+PART = 50
 EVENTS_LOOKED_MAX = 10_000
 """To look whether one of more is about a plan takes as long as to reckon it again."""
 

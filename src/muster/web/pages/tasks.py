@@ -31,6 +31,9 @@ routes = Routes(pages=True)
 SHOWN_BYTES = 2 << 20
 """Of the tasks on one page: a page of long texts has fewer of them."""
 
+ROWS, ROWS_MAX = 50, 500
+"""Of the table: as many as are painted within 100 ms, unless more are asked for."""
+
 EVENTS_SHOWN = 50
 
 SHOWN_AS: dict[str, tuple[TaskStatus, ...]] = {
@@ -45,7 +48,7 @@ class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
     view: Annotated[str, Meta(pattern="^(board)?$")] = ""
     """`board`: in columns."""
-    limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = ROWS
 
 
 class TaskPageQuery(DoneQuery, frozen=True, kw_only=True):
@@ -90,6 +93,8 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
         next_page=next_page(request, found[-1].id) if found and more else "",
+        longer=f"/tasks?{address_of(query)}&limit={ROWS_MAX}" if more and query.limit < ROWS_MAX else "",
+        rows_max=ROWS_MAX,
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
     )

@@ -18,7 +18,7 @@ CHUNKS = 60
 """Of what was printed; so many make a part ..."""
 PART_BYTES, END_BYTES = 32 << 10, 32 << 10
 """... or so much, where they are large: of any part, and of the end."""
-ROWS_MAX = 500
+ROWS_MAX = 200
 """Of its end, on the page of its task; all of it is read from its beginning on."""
 TOGETHER = 50
 """Lines in one row."""
@@ -75,7 +75,8 @@ def _rows(place: str, stream: str, entries: Iterable[Entry]) -> Iterator[_Row]:
             lines = []
         if plain:
             begin = begin if lines else at
-            lines.append("\n".join(shown.without_escapes(entry.text).splitlines()))
+            usual = entry.text.isprintable()
+            lines.append(entry.text if usual else "\n".join(shown.without_escapes(entry.text).splitlines()))
         else:
             yield _Row(_row(f"{place}.{at}", stream, entry), 1)
     if lines:
