@@ -44,7 +44,7 @@ LINEAGE_MAX = 100
 _ATTEMPT = os.fsencode(f"{ATTEMPT}=")
 _CHASE_POLL_S = 0.0002
 _FREEZE_POLL_S = 0.002
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_GET_CHILD_SUBREAPER = 1, 36, 37
 
 
 class LocalHost:
@@ -267,12 +267,22 @@ def become_subreaper(*, wanted: bool = True) -> bool:
     return _prctl(_PR_SET_CHILD_SUBREAPER, int(wanted))
 
 
+def adopts_orphans() -> bool:
+    """Whether orphans among this process's descendants become its children."""
+    if not LINUX:
+        return False
+    import ctypes
+
+    found = ctypes.c_int(0)
+    return _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.byref(found)) and bool(found.value)
+
+
 def die_with_parent() -> bool:
     """Has the kernel kill this process when the one that has started it ends.  False where the host cannot."""
     return _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _prctl(option: int, value: int) -> bool:
+def _prctl(option: int, value: object) -> bool:
     if not LINUX:
         return False
     import ctypes

@@ -16,9 +16,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from muster.hosts.local_host import LocalHost, adopted_orphans, freeze_all, kill_all, reap_zombies, thaw_all
+from muster.hosts.local_host import (
+    LocalHost,
+    adopted_orphans,
+    adopts_orphans,
+    freeze_all,
+    kill_all,
+    reap_zombies,
+    thaw_all,
+)
 from muster.hosts.oom import OomEvidence
-from muster.hosts.process_table import Proc, open_pidfd, read_proc, scan
+from muster.hosts.process_table import Begun, Proc, begun_since, open_pidfd, read_proc, scan
 from muster.hosts.process_tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.hosts.spawn import start_command
 from muster.hosts.stdin_writer import StdinWriter
@@ -67,7 +75,7 @@ class LocalLauncher:
             try:
                 # Not reaped, so its row is there, even if it has ended.
                 row = read_proc(popen.pid)
-                tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark)
+                tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark, Begun.by_now())
                 if row and not row.gone:
                     tree.members[row.id] = row
                 process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)
@@ -86,13 +94,27 @@ class LocalLauncher:
         with self._lock:
             if self._trees.get(tree.root.pid) is not tree:
                 return []  # its root was reaped: the pid may be a stranger's by now
-            table = scan()
-            orphans = adopted_orphans(self._trees.keys(), table)
-            reap_zombies(orphans)
-            tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)])
+            self._grow(tree, scan())
             if tree.recorded != tree.members.keys():
                 self._record(tree, record)
             return list(tree.members.values())
+
+    def _none_left(self, tree: ProcessTree) -> bool:
+        """Whether nothing but its root, which has ended, is left of the tree.  False: or that cannot be known.
+
+        Where what loses its parent becomes our child, kinship tells: a look at what began since is enough.
+        """
+        with self._lock:
+            known = self._trees.get(tree.root.pid) is tree and adopts_orphans()
+            if not known or (table := begun_since(tree.root.pid, tree.begun)) is None:
+                return False
+            self._grow(tree, table)
+            return not tree.members
+
+    def _grow(self, tree: ProcessTree, table: list[Proc]) -> None:
+        orphans = adopted_orphans(self._trees.keys(), table)
+        reap_zombies(orphans)
+        tree.grow(table, [proc for proc in orphans if self._belongs(proc, tree)])
 
     def _take(self, tree: ProcessTree, born: Proc) -> bool:
         """Whether a process that has just begun is this tree's, which then holds it."""
@@ -277,7 +299,8 @@ class LocalProcess:
         """
         if self._closed:
             return 0
-        killed = kill_all(self._look, self._take)
+        ended = self.poll() is not None and self._launcher._none_left(self._tree)
+        killed = set[ProcessId]() if ended else kill_all(self._look, self._take)
         self._close()
         return sum(process.pid != self.pid for process in killed)
 

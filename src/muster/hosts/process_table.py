@@ -75,6 +75,33 @@ def scan() -> list[Proc]:
     return found
 
 
+class Begun(NamedTuple):
+    """What a host has begun until a moment."""
+
+    number: int = 0
+    """Of processes and threads since the boot (proc_stat(5)); 0 where nobody counts."""
+    newest: int = 0
+    """The pid that was given out last; what begins between the two counts is in the number alone."""
+
+    @classmethod
+    def by_now(cls) -> Begun:
+        return cls(_number_begun(), _newest_pid())
+
+
+def begun_since(root: int, then: Begun) -> list[Proc] | None:
+    """The process with this pid and all that have begun since, the oldest first.  None where one may be missing.
+
+    `then`: soon after that process began.  Parents are read before their children: of what lives once the last
+    one was read, and came from the root, at least a parent was there.
+    """
+    newest = _newest_pid()
+    if not (then.number and 0 <= newest - root <= _BIRTHS_MAX):
+        return None
+    found = [proc for pid in range(root, newest + 1) if (proc := read_proc(pid)) and not _is_thread(pid)]
+    # Had the pids wrapped around, or somebody chosen one, or something begun meanwhile, there were more.
+    return found if 0 <= _number_begun() - then.number <= newest - then.newest else None
+
+
 class Births:
     """What has begun since the last call, newest first, for the price of one small read where that is nothing.
 
@@ -234,6 +261,11 @@ def _newest_pid() -> int:
     """The pid that was given out last (proc_pid_loadavg(5), of our own pid namespace); 0 where nobody counts."""
     loads = _read("/proc/loadavg", whole=False).split() if LINUX else []
     return int(loads[4]) if len(loads) == 5 else 0
+
+
+def _number_begun() -> int:
+    lines = _read("/proc/stat").partition(b"\nprocesses ")[2].split(maxsplit=1) if LINUX else []
+    return int(lines[0]) if lines else 0
 
 
 def _born_since(before: int) -> tuple[int, list[int]]:
