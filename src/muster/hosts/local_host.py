@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
+from typing import Any
 
 from muster.hosts.process_table import (
     LINUX,
@@ -283,11 +285,14 @@ def die_with_parent() -> bool:
 
 
 def _prctl(option: int, value: object) -> bool:
-    if not LINUX:
-        return False
+    return LINUX and bool(_libc().prctl(option, value, 0, 0, 0) == 0)
+
+
+@functools.cache
+def _libc() -> Any:
     import ctypes
 
-    return bool(ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) == 0)
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def adopted_orphans(known_pids: Collection[int], table: Iterable[Proc] | None = None) -> list[Proc]:
@@ -331,8 +336,9 @@ def _boot_session() -> str:
     import ctypes
 
     value, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-    libc = ctypes.CDLL(None)
-    failed = libc.sysctlbyname(b"kern.bootsessionuuid", value, ctypes.byref(size), None, ctypes.c_size_t(0))
+    failed = _libc().sysctlbyname(
+        b"kern.bootsessionuuid", value, ctypes.byref(size), None, ctypes.c_size_t(0)
+    )
     return "" if failed else value.value.decode()
 
 
