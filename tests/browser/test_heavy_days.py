@@ -71,29 +71,6 @@ def test_five_thousand_tasks_are_shown_a_part_at_a_time_and_live(far: FarOwner, 
     assert page.evaluate("document.getAnimations().length") == 0
 
 
-def test_a_long_table_lays_out_what_is_on_the_screen_and_is_whole(far: FarOwner, let_in: Let) -> None:
-    specs = tuple(c.Spec(title=f"task {at}", key=f"t{at}") for at in range(100))
-    far.do(c.Enqueue(plan="large", source=None, tasks=specs, actor="user:ann"))
-    page = let_in()
-    live(page, "/tasks?plan=large")
-    expect(page.locator("tbody tr")).to_have_count(50)
-    page.get_by_role("link", name="500 at a time").click()
-    expect(page.locator("#link")).to_have_text("live")
-    expect(page.get_by_role("link", name="at a time")).to_have_count(0)
-    laid_out = """() => [...document.querySelectorAll("tbody th")].filter(
-        (one) => one.checkVisibility({contentVisibilityAuto: true})).length"""
-    assert 10 < page.evaluate(laid_out) < 60
-    table = page.get_by_role("table")
-    for role, number in (("columnheader", 6), ("row", 101), ("rowheader", 100), ("cell", 500)):
-        expect(table.get_by_role(role)).to_have_count(number)  # type: ignore[arg-type]
-    last = page.get_by_role("link", name="large/t99")
-    last.focus()
-    expect(last).to_be_in_viewport()
-    lefts = "(row) => [...row.children].map((cell) => cell.getBoundingClientRect().left)"
-    edges = [table.get_by_role("row").nth(at).evaluate(lefts) for at in (0, 1, -1)]
-    assert edges[0] == edges[1] == edges[2]
-
-
 def test_a_hundred_thousand_lines_are_shown_by_their_end_and_do_not_move(far: FarOwner, let_in: Let) -> None:
     number = far.tasks()["api"].id
     data = b"".join(b"line %d: what an agent says while it works\n" % at for at in range(100_000))
