@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from far_servers import FarOwner
 from muster.model import commands as c
+from muster.web.pages.tasks import ROWS
 from patience import PATIENCE_S
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -69,6 +70,21 @@ def test_five_thousand_tasks_are_shown_a_part_at_a_time_and_live(far: FarOwner, 
     expect(page.locator("tbody tr").first).to_be_visible()
     assert page.pdf()[:5] == b"%PDF-"
     assert page.evaluate("document.getAnimations().length") == 0
+
+
+def test_the_way_to_more_comes_with_the_first_task_too_many(far: FarOwner, let_in: Let) -> None:
+    def add(first: int, last: int) -> None:
+        specs = tuple(c.Spec(title=f"task {at}", key=f"t{at}") for at in range(first, last))
+        far.do(c.Enqueue(plan="large", source=None, tasks=specs, actor="user:ann"))
+
+    add(0, ROWS)
+    page = let_in()
+    live(page, "/tasks?plan=large")
+    expect(page.locator("tbody tr")).to_have_count(ROWS)
+    expect(page.get_by_role("link", name="More")).to_have_count(0)
+    add(ROWS, ROWS + 1)
+    page.get_by_role("link", name="500 at a time").click()
+    expect(page.locator("tbody tr")).to_have_count(ROWS + 1)
 
 
 def test_a_hundred_thousand_lines_are_shown_by_their_end_and_do_not_move(far: FarOwner, let_in: Let) -> None:

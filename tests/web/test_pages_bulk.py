@@ -125,7 +125,7 @@ def test_a_board_has_a_column_for_each_state_and_only_moves_that_are_possible(
     assert statuses(site)["b"] == "PAUSED"
     some = reader.get("/tasks?view=board&status=failed").text
     assert "Failed</h2>" in some and "Waiting</h2>" not in some
-    assert "<table" in reader.get("/tasks?view=cube").text
+    assert "<table>" in reader.get("/tasks?view=cube").text
 
 
 def test_what_has_ended_is_left_out_and_taken_in_again(reader: Reader) -> None:

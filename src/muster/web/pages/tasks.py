@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from msgspec import Meta
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from muster.engine.task_pages import page_of
 from muster.model import commands as c
@@ -48,7 +49,8 @@ class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
     view: Annotated[str, Meta(pattern="^(board)?$")] = ""
     """`board`: in columns."""
-    limit: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = ROWS
+    limit: Annotated[int, Meta(ge=1)] = ROWS
+    """Of the rows of the table, ROWS_MAX at most."""
 
 
 class TaskPageQuery(DoneQuery, frozen=True, kw_only=True):
@@ -72,8 +74,10 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     live = await live_of(web)
     columns = await columns_of(web, filter_of(query)) if query.view else []
     may = may_of(request)
-    found, data = ([], b"") if query.view else await page_of(web.queries, filter_of(query), SHOWN_BYTES)
-    more = len(found) == query.limit or len(data) >= SHOWN_BYTES
+    one_more = replace(filter_of(query), limit=query.limit + 1)
+    found, data = ([], b"") if query.view else await page_of(web.queries, one_more, SHOWN_BYTES)
+    more = len(found) > query.limit or len(data) >= SHOWN_BYTES
+    found = found[: query.limit]
     tasks = json_of(found)
     return page(
         request,
@@ -88,12 +92,14 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
             if may("POST", f"/api/v1/agent-tasks/{task['id']}/{action}")
         ],
         query=query,
-        kept=address_of(query),
+        address=partial(address_of, query),
+        also=_also(query),
+        less=address_of(_in_boxes(query)),
         statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
         open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
         next_page=next_page(request, found[-1].id) if found and more else "",
-        longer=f"/tasks?{address_of(query)}&limit={ROWS_MAX}" if more and query.limit < ROWS_MAX else "",
+        longer=address_of(query, cursor=query.cursor, limit=ROWS_MAX) if query.limit < ROWS_MAX else "",
         rows_max=ROWS_MAX,
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
@@ -112,6 +118,7 @@ def _understood(query: TablePageQuery) -> TablePageQuery:
         status=tuple(dict.fromkeys(status.lower() for some in known for status in some)),
         metadata=tuple(pairs.values()),
         cursor=query.cursor if _fits(cursor=query.cursor) else "",
+        limit=min(query.limit, ROWS_MAX),
     )
 
 
@@ -123,10 +130,34 @@ def _fits(**said: Any) -> bool:
     return True
 
 
-def address_of(query: TablePageQuery) -> str:
-    """What of it says which tasks, as a part of an address."""
-    asked = [("status", status) for status in query.status] + [("tag", tag) for tag in query.tag]
-    return urlencode([*asked, *([("plan", query.plan)] if query.plan else [])])
+def _in_boxes(query: TablePageQuery) -> TablePageQuery:
+    """What the form shows of it in boxes of its own."""
+    return TablePageQuery(status=query.status, plan=query.plan, tag=query.tag[:1], view=query.view)
+
+
+def _also(query: TablePageQuery) -> list[tuple[str, object]]:
+    """What else it asks for: the form gives it back."""
+    shown = _pairs_of(_in_boxes(query))
+    return [pair for pair in _pairs_of(replace(query, cursor="", after=0)) if pair not in shown]
+
+
+def address_of(query: TablePageQuery, **changes: Any) -> str:
+    """What of it says which tasks, and how many at a time, as a part of an address: from the first one on."""
+    asked = replace(query, **{"cursor": "", "after": 0, **changes})
+    return urlencode(_pairs_of(asked))
+
+
+def _pairs_of(query: TablePageQuery) -> list[tuple[str, object]]:
+    """By the names that stand in an address, those that say something."""
+    pairs: list[tuple[str, object]] = []
+    for field in fields(TablePageQuery):
+        value = getattr(query, field.name)
+        if field.name == "done" or value == field.default or value in (None, (), []):
+            continue
+        pairs += [
+            (field.encode_name, one) for one in (value if isinstance(value, tuple | list) else (value,))
+        ]
+    return pairs
 
 
 @routes.get("/tasks/{task_id:id}")

@@ -1,0 +1,106 @@
+"""What an address of the table asks for is kept by all that leads on from there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from urllib.parse import urlencode
+
+import pytest
+from over_network import OPENLY, listening
+from web_site import Site
+
+from muster.web.pages.tasks import ROWS, ROWS_MAX
+from page_reader import Reader
+
+
+@pytest.fixture
+def reader(site: Site) -> Iterator[Reader]:
+    """Of a server without login."""
+    with listening(site, OPENLY) as port:
+        yield Reader(port)
+
+
+@pytest.fixture
+def numbers(site: Site) -> dict[str, int]:
+    """t1 to t10 of two plans, each of that priority; odd ones are news, every third is late as well."""
+    for plan in ("api", "web"):
+        tags = {n: ["news"] * (n % 2) + ["late"] * (not n % 3) for n in range(1, 11)}
+        tasks = [{"title": f"t{n}", "key": f"t{n}", "priority": n, "tags": tags[n]} for n in tags]
+        site.post("/api/v1/plans", {"plan": plan, "source": None, "tasks": tasks, "actor": "ada"})
+    return {f"{task['plan']}/{task['key']}": task["id"] for task in site.get("/api/v1/agent-tasks")}
+
+
+def link(text: str, label: str) -> str:
+    """Where it leads; "" where there is none."""
+    found = re.search(rf'href="([^"]+)"[^>]*>{re.escape(label)}', text)
+    return unescape(found[1]) if found else ""
+
+
+def rows(text: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a href="[^"]+">([^<]+)', text)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"plan": "api", "tag": "news"},
+        {"tag": ["news", "late"]},
+        {"id": "t2"},
+        {"priority": 9},
+        {"priority>": 9},
+        {"plan": "web", "priority<": 2},
+    ],
+)
+def test_actions_and_other_states_are_of_the_same_tasks(
+    asked: dict[str, object], reader: Reader, numbers: dict[str, int]
+) -> None:
+    asked = {name: numbers["api/t2"] if value == "t2" else value for name, value in asked.items()}
+    shown = reader.get(f"/tasks?{urlencode(asked, doseq=True)}").text
+    found = rows(shown)
+    assert 0 < len(found) < 10
+    bulk = reader.get(link(shown, "Cancel…")).text
+    assert f"Cancel: {len(found)} task" in bulk
+    assert rows(reader.get(link(bulk, "Back")).text) == found
+    assert rows(reader.get(link(shown, "Without what has ended")).text) == found
+    fields = re.findall(r'<input[^>]* name="([^"]+)" value="([^"]*)"', shown.partition("</form>")[0])
+    given = [(unescape(name), unescape(value)) for name, value in fields if value and name != "status"]
+    plan = [("plan", str(asked["plan"]))] if "plan" in asked else []
+    assert rows(reader.get(f"/tasks?{urlencode([*given, *plan])}").text) == found
+
+
+def test_what_has_no_box_of_its_own_is_named_and_can_be_left_out(
+    reader: Reader, numbers: dict[str, int]
+) -> None:
+    shown = reader.get("/tasks?priority%3E=9&plan=api").text
+    assert "<code>priority&gt;=9</code>" in shown and len(rows(shown)) == 2
+    assert len(rows(reader.get(link(shown, "Not only these")).text)) == 10
+    assert "Of these only" not in reader.get("/tasks?plan=api&tag=news&limit=100").text
+
+
+def test_there_is_more_only_where_there_is(site: Site, reader: Reader) -> None:
+    site.enqueue(*(f"t{n:02}" for n in range(ROWS)))
+    assert link(reader.get("/tasks").text, "More") == link(reader.get("/tasks").text, "500 at") == ""
+    site.enqueue("last")
+    shown = reader.get("/tasks?plan=api").text
+    assert len(rows(shown)) == ROWS
+    assert len(rows(reader.get(link(shown, "500 at a time")).text)) == ROWS + 1
+    second = reader.get(link(shown, "More")).text
+    assert rows(second) == ["api/last"]
+    assert len(rows(reader.get(link(second, "To the first ones")).text)) == ROWS
+
+
+def test_so_many_at_a_time_is_kept(reader: Reader, numbers: dict[str, int]) -> None:
+    shown = reader.get("/tasks?limit=4&plan=api").text
+    second = reader.get(link(shown, "More")).text
+    assert rows(second) == ["api/t5", "api/t6", "api/t7", "api/t8"]
+    more = link(second, "500 at a time")
+    assert rows(reader.get(more).text)[0] == "api/t5"
+    assert len(rows(reader.get(link(second, "Without what has ended")).text)) == 4
+    assert len(rows(reader.get(link(reader.get(link(second, "Cancel…")).text, "Back")).text)) == 4
+    assert '<input type="hidden" name="limit" value="4">' in second
+
+
+def test_more_rows_than_are_shown_are_as_many_as_are(reader: Reader, numbers: dict[str, int]) -> None:
+    assert f"limit={ROWS_MAX}" in link(reader.get("/tasks?limit=100000").text, "Cancel…")
