@@ -17,7 +17,7 @@ from muster.agents.streaming import StreamingAgent
 from muster.app.agents import agent_of
 from muster.app.settings import KINDS, load_config
 from muster.cli.claim import env_of
-from muster.cli.context import Context, connect, connect_to
+from muster.cli.context import Context, after_change, connect, connect_to
 from muster.cli.output import clean, note, ref_of, refused
 from muster.cli.task_actions import one
 from muster.client.api import task_path
@@ -184,5 +184,4 @@ def _give_back(project: Project, held: tuple[int, int]) -> Json:
             context.post(task_path(held[0], "claim/release"), epoch=held[1], outcome="released")
         except MusterError as error:  # it was done, or taken away, meanwhile
             note(error.message)
-        task: Json = context.api.get(task_path(held[0]))["task"]
-        return task
+        return after_change(context, held[0], "given back")

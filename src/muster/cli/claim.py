@@ -10,7 +10,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from muster.cli.context import Context, connect
+from muster.cli.context import Context, after_change, connect
 from muster.cli.fields import add_fields, answer, names_of, print_rows
 from muster.cli.output import (
     BOLD,
@@ -201,7 +201,7 @@ def _release(args: argparse.Namespace) -> int:
         waiting = Waiting(args, context)
         task_id, epoch = _mine(args, context)
         moved = context.post(task_path(task_id, "claim/release"), epoch=epoch, **body)
-        task = context.api.get(task_path(task_id))["task"]
+        task = after_change(context, task_id, "given back")
         if not args.json:
             told = {"released": "given back", "done": "completed", "failed": "failed"}[body["outcome"]]
             print(f"{clean(ref_of(task))}  {told}; {clean(task['why'])}", flush=True)

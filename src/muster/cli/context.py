@@ -8,7 +8,7 @@ import time
 from contextlib import ExitStack, closing, suppress
 
 from muster.cli.output import note, print_error, shell_word
-from muster.client.api import Api, path_of
+from muster.client.api import Api, path_of, task_path
 from muster.client.api import patiently as repeated
 from muster.client.http import REPLY_S, Connection
 from muster.client.remote import ServerPlaces
@@ -23,6 +23,7 @@ from muster.model.errors import (
     OwnerUnavailable,
     StoreMoved,
     StoreRewound,
+    Unavailable,
 )
 
 TYPE_CHECKING = False
@@ -429,3 +430,15 @@ def _held(project: Project) -> MusterError:
 
 def patiently(call: Callable[[], T], away_s: float = AWAY_S, *, quiet: bool = False) -> T:
     return repeated(call, away_s, None if quiet else note)
+
+
+def after_change(context: Context, task_id: int, done: str) -> Json:
+    """The task, to which something was `done`: what keeps it from being read does not undo that, and says so."""
+    try:
+        task: Json = patiently(lambda: context.api.get(task_path(task_id)), AWAY_S)["task"]
+    except Unavailable as error:
+        cause = error.message.removesuffix("; nothing was written")
+        raise Unavailable(
+            f"task {task_id} was {done}, and cannot be read now: {cause}", f"muster task show {task_id}"
+        ) from error
+    return task

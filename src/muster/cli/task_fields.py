@@ -6,7 +6,7 @@ import argparse
 from functools import partial
 from typing import Any
 
-from muster.cli.context import Context, connect, project_of
+from muster.cli.context import Context, after_change, connect, project_of
 from muster.cli.fields import add_fields, print_one, refuse_unknown, task_names
 from muster.cli.output import Screen, clean, listed, ref_of, refused
 from muster.cli.task_actions import one, refuse_unknown_agent
@@ -71,7 +71,7 @@ def _add(args: argparse.Namespace) -> int:
             args.wait = FOREVER_S
         waiting = Waiting(args, context, mute=mute)
         added = context.post("/api/v1/agent-tasks", **_body(args, context))
-        task = context.api.get(task_path(added["taskIds"][0]))["task"]
+        task = after_change(context, added["taskIds"][0], "added" if added["added"] else "there already")
         if not mute:
             _tell(args, task, "added" if added["added"] else "was there already; nothing was added")
         ended = waiting.tasks([task["id"]])
@@ -141,7 +141,7 @@ def _edit(args: argparse.Namespace) -> int:
             context.post(task_path(task["id"], "edit"), **task_fields)
         except IllegalMove as error:
             raise refused(error, ref_of(task), task["id"]) from None
-        after: Json = context.api.get(task_path(task["id"]))["task"]
+        after = after_change(context, task["id"], "edited")
     print_one(
         args,
         listed(after),
