@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pytest
 from engine_rig import TOKEN, W1, FakeClock, FixedChance, complete, enqueue
 
+from muster.client.http import REPLY_S
 from muster.engine.async_batch import CONNECTIONS, ENOUGH_COMMANDS, TRIES_MAX, WAIT_S_MAX, AsyncBatcher
 from muster.engine.batch import BATCH_COMMANDS_MAX
 from muster.engine.commands import Applied, Engine
@@ -179,6 +180,26 @@ def test_in_the_end_its_callers_are_told_to_try_again() -> None:
         assert len(server.engine.batches) == TRIES_MAX and max(server.waits) <= WAIT_S_MAX
         assert await server.keys() == []
         assert isinstance(await server.served.execute(enqueue({"a": []})), Enqueued)
+
+    served(test)
+
+
+def test_whoever_asks_is_told_before_waiting_too_long() -> None:
+    """As by a lock that somebody holds for a minute: each try waits for it for 10 s."""
+
+    async def test(server: Server) -> None:
+        refuse = server.store.transact
+
+        async def slow(work: Any, ahead: Any = None) -> Any:
+            server.clock.advance(10)
+            return await refuse(work, ahead)
+
+        server.store.faults = [Contended("lock timeout")] * TRIES_MAX
+        server.store.transact = slow  # type: ignore[method-assign]
+        began_ms = server.clock.now().mono_ms
+        with pytest.raises(Contended):
+            await server.served.execute(enqueue({"a": []}))
+        assert server.clock.now().mono_ms - began_ms < REPLY_S * 1000
 
     served(test)
 

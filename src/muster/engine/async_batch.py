@@ -26,7 +26,9 @@ CONNECTIONS = 4
 ENOUGH_COMMANDS = 100
 """A commit is shared by so many that more of them hardly make one cheaper."""
 TRIES_MAX = 8
-"""Of a batch that others are in the way of."""
+"""Of a batch that others are in the way of ..."""
+TRYING_MS = 15_000
+"""... and how long it may begin anew: whoever asks waits for 30 s."""
 FIRST_WAIT_S, WAIT_S_MAX = 0.005, 0.2
 
 _Outcome = Answer | BaseException
@@ -152,10 +154,13 @@ class AsyncBatcher:
 
     async def _apply(self, asked: Sequence[Asked]) -> Applied:
         """The whole batch again where others were in its way: what it was decided on is not so any more."""
+        began_ms = self._now().mono_ms
         for tried in range(1, TRIES_MAX):
             try:
                 return await self._apply_once(asked)
             except Contended as error:
+                if self._now().mono_ms - began_ms > TRYING_MS:
+                    raise
                 log.debug("try %d of %d commands: %s", tried, len(asked), error)
                 wait_s = min(FIRST_WAIT_S * 2**tried, WAIT_S_MAX)
                 await self._sleep(wait_s * self._engine.chance.fraction())

@@ -64,7 +64,9 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
         case asyncpg.UniqueViolationError() if error.constraint_name in RACES:
             return Contended(f"another server was faster ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _CONTENDED) or error.sqlstate == LATE:
-            return Contended(f"another server was in the way ({error}); nothing was written", "try again")
+            locked = isinstance(error, asyncpg.LockNotAvailableError)
+            who = "somebody holds a lock that this needs" if locked else "another server was in the way"
+            return Contended(f"{who} ({error}); nothing was written", "try again")
         case asyncpg.DiskFullError():
             return StoreFull(
                 f"the disk of the database on {host} is full ({error}); nothing was written",
