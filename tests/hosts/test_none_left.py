@@ -10,7 +10,7 @@ import pytest
 
 from muster.hosts import local_host, process_table
 from muster.hosts import process as process_module
-from muster.hosts.process_table import Begun, Proc, begun_since
+from muster.hosts.process_table import HostCounts, Proc, begun_since
 from patience import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not process_table.LINUX, reason="only Linux makes orphans its children")
@@ -68,11 +68,11 @@ def test_what_hands_over_to_its_child_again_and_again_is_caught(hostiles, subrea
 
 
 @pytest.fixture
-def then() -> Begun:
-    return Begun.by_now()
+def then() -> HostCounts:
+    return HostCounts.by_now()
 
 
-def test_a_child_is_there_behind_its_parent(then: Begun) -> None:
+def test_a_child_is_there_behind_its_parent(then: HostCounts) -> None:
     for _ in range(100):
         child = subprocess.Popen(["sleep", "1000"])
         found = begun_since(child.pid, then)
@@ -80,7 +80,7 @@ def test_a_child_is_there_behind_its_parent(then: Begun) -> None:
         child.wait()
         if found is not None:
             break
-        then = Begun.by_now()
+        then = HostCounts.by_now()
     else:
         pytest.fail("something else began each time")
     assert found[0].pid == child.pid and found[0].ppid == os.getpid()
@@ -92,7 +92,7 @@ def test_a_child_is_there_behind_its_parent(then: Begun) -> None:
 )
 def test_where_one_may_be_missing_nothing_is_said(cause: str, monkeypatch: pytest.MonkeyPatch) -> None:
     root = os.getpid()
-    then = Begun(0 if cause == "counted by nobody then" else 1000, root)
+    then = HostCounts(0 if cause == "counted by nobody then" else 1000, root)
     newest = {"wrapped": root - 1, "too many": root + 10_000}.get(cause, root + 2)
     number = {"a chosen pid": 1003, "not counted": 0}.get(cause, 1002)
     monkeypatch.setattr(process_table, "_newest_pid", lambda: newest)

@@ -26,7 +26,7 @@ from muster.hosts.local_host import (
     thaw_all,
 )
 from muster.hosts.oom import OomEvidence
-from muster.hosts.process_table import Begun, Proc, begun_since, open_pidfd, read_proc, scan
+from muster.hosts.process_table import HostCounts, Proc, begun_since, open_pidfd, read_proc, scan
 from muster.hosts.process_tree import PIDS_FILE, ProcessTree, Record, kill_recorded
 from muster.hosts.spawn import start_command
 from muster.hosts.stdin_writer import StdinWriter
@@ -75,7 +75,7 @@ class LocalLauncher:
             try:
                 # Not reaped, so its row is there, even if it has ended.
                 row = read_proc(popen.pid)
-                tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark, Begun.by_now())
+                tree = ProcessTree(row.id if row else ProcessId(popen.pid, 0), mark, HostCounts.by_now())
                 if row and not row.gone:
                     tree.members[row.id] = row
                 process = LocalProcess(self, popen, tree, folder.path / PIDS_FILE, witness)

@@ -75,7 +75,7 @@ def scan() -> list[Proc]:
     return found
 
 
-class Begun(NamedTuple):
+class HostCounts(NamedTuple):
     """What a host has begun until a moment."""
 
     number: int = 0
@@ -84,11 +84,11 @@ class Begun(NamedTuple):
     """The pid that was given out last; what begins between the two counts is in the number alone."""
 
     @classmethod
-    def by_now(cls) -> Begun:
+    def by_now(cls) -> HostCounts:
         return cls(_number_begun(), _newest_pid())
 
 
-def begun_since(root: int, then: Begun) -> list[Proc] | None:
+def begun_since(root: int, then: HostCounts) -> list[Proc] | None:
     """The process with this pid and all that have begun since, the oldest first.  None where one may be missing.
 
     `then`: soon after that process began.  Parents are read before their children: of what lives once the last

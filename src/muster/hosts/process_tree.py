@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from muster.hosts.local_host import LocalHost, kill_all
 from muster.hosts.plain_files import read_plain, replace_plain
-from muster.hosts.process_table import Begun, Proc, environment, family, scan
+from muster.hosts.process_table import HostCounts, Proc, environment, family, scan
 from muster.ports.host import ProcessId
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ class ProcessTree(Struct):
 
     root: ProcessId
     mark: str
-    begun: Begun = Begun()
+    begun: HostCounts = HostCounts()
     """What the host had begun soon after the root."""
     members: dict[ProcessId, Proc] = {}
     """The living ones, as of the last look."""
