@@ -259,6 +259,12 @@ def test_a_desktop_is_given_texts_and_no_options_or_markup(
     assert tell(ChannelConfig("x", kind="desktop"))[1].startswith("this machine has no notify-send")
 
 
+@pytest.mark.skipif("sys.platform == 'darwin'")
+def test_a_desktop_is_not_told_the_title_twice(shown: Path) -> None:
+    assert tell(ChannelConfig("x", kind="desktop"), note=replace(NOTE, text="", link=""))[0] == 200
+    assert shown.read_text().splitlines()[-2:] == [NOTE.title, ""]
+
+
 def test_a_mac_is_given_texts_as_arguments_of_a_script(monkeypatch: pytest.MonkeyPatch) -> None:
     from muster.outbound import desktop
 

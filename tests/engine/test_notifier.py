@@ -17,7 +17,7 @@ from muster.engine.policy import Policy
 from muster.engine.services.notifier import Notifier
 from muster.model import commands as c
 from muster.model.errors import Conflict, NotFound, TermOver
-from muster.model.notify import ChannelPlan, Matter, Notification, Quiet, line_of
+from muster.model.notify import ChannelPlan, Matter, Notification, Quiet, line_of, note_of
 from muster.model.states import ErrorKind, PauseReason
 from muster.model.usage import Usage
 from muster.model.webhooks import TRIES_MAX, HookMessage
@@ -46,6 +46,10 @@ class Phone:
     @property
     def titles(self) -> list[str]:
         return [note.title for note in self.tries]
+
+    @property
+    def texts(self) -> list[str]:
+        return [note.text for note in self.tries]
 
 
 class Told:
@@ -155,12 +159,16 @@ def test_a_channel_is_told_what_it_is_for(crew: Rig) -> None:
     job = told.begun("a")["a"]
     crew.do(complete(job))
     told.look()
-    assert told.phone.titles == ["plan api is settled: 1 completed"]
+    (note,) = told.phone.tries
+    assert (note.title, note.text) == ("plan api is settled", "1 completed"), "neither says the other again"
 
 
 def test_what_still_waits_is_called_as_pages_call_it() -> None:
     told = {"matter": "settled", "planId": 1, "counts": {"PAUSED": 1, "PENDING": 2, "ABORTED": 1}}
-    assert line_of(told, "n", "", None).head == "plan n is settled: 1 delayed, 1 paused, 2 waiting"
+    line = line_of(told, "n", "", None)
+    assert (line.head, line.text) == ("plan n is settled", "1 delayed, 1 paused, 2 waiting")
+    several = note_of("digest_a1", [line, line], "", 0)
+    assert several.text.splitlines()[0] == "plan n is settled: 1 delayed, 1 paused, 2 waiting"
 
 
 def test_a_digest_tells_the_last_rest_of_a_plan_alone(crew: Rig) -> None:
@@ -174,7 +182,7 @@ def test_a_digest_tells_the_last_rest_of_a_plan_alone(crew: Rig) -> None:
     crew.do(complete(again))
     crew.clock.advance(600)
     told.look()
-    assert told.phone.titles == ["plan api is settled: 1 completed, 1 failed, 1 paused"]
+    assert told.phone.texts == ["1 completed, 1 failed, 1 paused"]
 
 
 def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: Rig) -> None:
@@ -184,7 +192,7 @@ def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: R
     for job in jobs.values():
         told.rest(job)
     told.look()
-    assert told.phone.titles == ["plan api is settled: 1 completed, 3 paused"]
+    assert told.phone.texts == ["1 completed, 3 paused"]
     told.answer(jobs["a"])
     (again,) = crew.started()
     told.rest(again)
@@ -195,12 +203,12 @@ def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: R
     assert len(told.phone.tries) == 1, "each question was told"
     crew.do(complete(told.begun("e")["e"]))
     told.look()
-    assert told.phone.titles[1:] == ["plan api is settled: 3 completed, 2 paused"], "something else has moved"
+    assert told.phone.texts[1:] == ["3 completed, 2 paused"], "something else has moved"
     for key in ("b", "c"):
         told.answer(jobs[key])
         crew.do(complete(*crew.started()))
         told.look()
-    assert told.phone.titles[2:] == ["plan api is settled: 5 completed"]
+    assert told.phone.texts[2:] == ["5 completed"]
 
 
 def test_a_budget_that_is_used_up_is_a_matter_of_its_own(several_servers: str) -> None:

@@ -118,7 +118,8 @@ class MatterLine(Struct, frozen=True, kw_only=True):
 def line_of(told: dict[str, Any], name: str, base: str, zone: tzinfo | None) -> MatterLine:
     """`told` is what was written of it, `name` its task's or plan's, `base` the pages' address."""
     matter = Matter(told["matter"]) if told.get("matter") else None
-    reason = shortened(told.get("reason", ""), TEXT_CHARS_MAX)
+    said = told.get("reason", "") if matter is not Matter.SETTLED else _counts(told["counts"])
+    text = shortened(said, TEXT_CHARS_MAX)
     if "taskId" in told:
         what, path = name, f"/tasks/{told['taskId']}"
     elif "planId" in told:
@@ -129,7 +130,7 @@ def line_of(told: dict[str, Any], name: str, base: str, zone: tzinfo | None) -> 
         return MatterLine(matter=None, head="Muster can tell you here", text="This is a test.", link=base)
     link = base + path if base else ""
     head = shortened(_head(matter, what, told, zone), TITLE_CHARS_MAX)
-    return MatterLine(matter=matter, head=head, text=reason, link=link)
+    return MatterLine(matter=matter, head=head, text=text, link=link)
 
 
 def _head(matter: Matter | None, what: str, told: dict[str, Any], zone: tzinfo | None) -> str:
@@ -142,7 +143,7 @@ def _head(matter: Matter | None, what: str, told: dict[str, Any], zone: tzinfo |
             until = datetime.fromisoformat(told["until"]).astimezone(zone)
             return f"{what} takes nothing until {until:%d %b %H:%M}"
         case Matter.SETTLED:
-            return f"{what} is settled: {_counts(told['counts'])}"
+            return f"{what} is settled"
         case _:
             return f"{what} needs you"
 

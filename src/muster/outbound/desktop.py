@@ -28,7 +28,8 @@ class Desktop:
         self._in_thread = in_thread
 
     async def __call__(self, note: Notification, secret: str) -> int:  # noqa: ARG002
-        text = "\n".join(part for part in (note.text, note.link) if part) or note.title
+        # May be empty: the title stands above it, and is not said twice.
+        text = "\n".join(part for part in (note.text, note.link) if part)
         status: int = await self._in_thread(_show, _argv(note.title, text, note.urgent))
         return status
 
