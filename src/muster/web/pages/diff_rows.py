@@ -97,10 +97,10 @@ def _rows(
 
 
 def _note(note: Written) -> str:
-    where = escape(shown.inert(note.where))
+    where, text = escape(shown.inert(note.where)), escape(shown.inert(note.text))
     focus = " autofocus" if note.fresh else ""
     return (
-        f'<label class="note">Comment on {where}'
-        f'<textarea name="text.{note.name}" rows="3" maxlength="4000"{focus}>\n{escape(shown.inert(note.text))}'
+        f'<label class="note" data-said="{text}">Comment on {where}'
+        f'<textarea name="text.{note.name}" rows="3" maxlength="4000"{focus}>\n{text}'
         "</textarea></label>"
     )

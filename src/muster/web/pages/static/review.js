@@ -14,6 +14,14 @@ addEventListener("pageshow", () => (sent = false));
 form?.addEventListener("change", (event) => {
   if (event.target.name === "at") form.elements.new.setAttribute("aria-label", `Comment on ${nameOf(event.target)}`);
 });
+// A printer is given the text of a comment, also where a browser has filled it in again, as after Back.
+form?.addEventListener("input", (event) => keep(event.target));
+addEventListener("pageshow", () => form?.querySelectorAll("[data-said] > textarea").forEach(keep));
+
+function keep(field) {
+  const note = field.closest("[data-said]");
+  if (note) note.dataset.said = field.value;
+}
 
 function nameOf(choice) {
   const file = choice.closest("section.file")?.querySelector("h2")?.textContent ?? "";
