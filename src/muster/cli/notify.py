@@ -13,13 +13,10 @@ from muster.cli.fields import add_fields, answer, print_rows
 from muster.cli.output import Screen, clean
 from muster.cli.webhook import MESSAGE_CELLS, ago
 from muster.client.api import path_of
-from muster.model.errors import Unavailable
 from muster.model.json_value import Json
 from muster.model.notify import ChannelView
-from muster.model.webhooks import HookKind, HookMessage
+from muster.model.webhooks import TEST_TRIED_S, HookKind, HookMessage, untaken
 
-TRIED_S = 25.0
-"""How long a try may take, and the wait for its turn."""
 LOOK_S = 0.2
 _CELLS: Mapping[str, Callable[[Json], object]] = {
     "CHANNEL": itemgetter("name"),
@@ -83,19 +80,16 @@ def _test(args: argparse.Namespace) -> int:
         if context.direct:
             return answer(args, queued, f"{args.name}  a test is sent once a crew is up: muster up")
         tried = _tried(context, path, known[0]["id"] if known else 0)
-    if tried is None:
-        raise Unavailable(f"{args.name}: the test is still on its way", f"muster notify messages {args.name}")
-    if tried["deliveredAtMs"] is None:
-        raise Unavailable(
-            f"{args.name} has not taken it: {clean(tried['said'])}",
-            f"it is tried again: muster notify messages {args.name}",
+    if tried is None or tried["deliveredAtMs"] is None:
+        raise untaken(
+            args.name, None if tried is None else tried["said"], f"muster notify messages {args.name}"
         )
     return answer(args, tried, f"{args.name}  has taken a test: {clean(tried['said'])}")
 
 
 def _tried(context: Context, path: str, after: int) -> dict[str, Any] | None:
     """The test that was asked for after that message, once it was tried."""
-    deadline_s = time.monotonic() + TRIED_S
+    deadline_s = time.monotonic() + TEST_TRIED_S
     while time.monotonic() < deadline_s:
         found: list[Json] = context.api.get(path, {"limit": 50})
         tests = [one for one in found if one["kind"] == HookKind.TEST and one["id"] > after]

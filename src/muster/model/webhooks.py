@@ -16,9 +16,11 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
+from muster.model.errors import Unavailable
 from muster.model.events import Event
 from muster.model.notify import Matter, of_status
 from muster.model.pools import Pool
+from muster.model.shown import clean
 from muster.model.states import PauseReason, TaskStatus, asks_a_person
 
 
@@ -45,6 +47,10 @@ GATHERED_PREFIX = "digest_"
 """Of messages to people, as they are sent: one matter or several."""
 GONE = 410
 """By this answer a receiver says that it wants no more, ever."""
+
+
+TEST_TRIED_S = 25.0
+"""How long the try of a test may take, and the wait for its turn."""
 
 
 class Webhook(Struct, frozen=True, rename="camel"):
@@ -177,6 +183,14 @@ def of_worker(kind: HookKind, worker_id: str, agents: Sequence[str], reason: str
 
 def of_leader(term: int) -> Telling:
     return Telling(HookKind.LEADER_CHANGED, "coordinator", {"term": term})
+
+
+def untaken(name: str, said: str | None, messages: str) -> Unavailable:
+    """What a person is told of a test that was not taken: `said` is what its try has met with, None where it was
+    not tried in time; `messages` shows what comes of it."""
+    if said is None:
+        return Unavailable(f"{name}: the test is still on its way", messages)
+    return Unavailable(f"{name} has not taken it: {clean(said)}", f"it is tried again: {messages}")
 
 
 def sealed_for(workspace_id: int) -> str:

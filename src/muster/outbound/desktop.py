@@ -13,6 +13,7 @@ from muster.model.errors import Unavailable
 from muster.model.notify import Notification
 
 SHOWN, ANSWER_S = 200, 10.0
+NOBODY_THERE = "is somebody logged in to a desktop?"
 _MAC = (
     *("-e", "on run argv"),
     *("-e", "display notification (item 2 of argv) with title (item 1 of argv)"),
@@ -56,10 +57,12 @@ def _show(argv: Sequence[str]) -> int:
             timeout=ANSWER_S,
             check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise Unavailable(f"{argv[0]} does not run: {error}") from None
+    except subprocess.TimeoutExpired:  # its own words are the whole message
+        raise Unavailable(f"{argv[0]} has not ended within {ANSWER_S:g} s", NOBODY_THERE) from None
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
-        ended = f"{argv[0]} ended with {done.returncode}: {said}"
-        raise Unavailable(ended, "is somebody logged in to a desktop?")
+        ended = f"{argv[0]} ended with {done.returncode}" + (f": {said}" if said else "")
+        raise Unavailable(ended, NOBODY_THERE)
     return SHOWN

@@ -18,6 +18,7 @@ from muster.web.backend import Backend
 from muster.web.http import Problem, Reply, Request, error_reply
 from muster.web.pages.forms import ask_api, back_to, refuse_action
 from muster.web.pages.overview import DoneQuery
+from muster.web.pages.sent_tests import Kind, Receiver, send_test
 from muster.web.rights import stands_over
 from muster.web.routes import Routes
 from muster.web.visits import posted
@@ -35,6 +36,8 @@ class SettingForm(NamedTuple):
     """Of the API; `{id}` is what it is about."""
     action: Action
     back: str = "/settings"
+    tests: Kind | None = None
+    """What it sends a test to: it is done once that was taken."""
 
 
 _MEMBER_RULE = "letters, digits and . _ @ -, at most 100; the first is a letter or a digit"
@@ -85,13 +88,13 @@ SETTING_FORMS: dict[str, SettingForm] = {
             ),
         ),
     ),
-    "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test")),
+    "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test"), tests="webhook"),
     "webhook-resend": SettingForm(f"{_HOOKS}/{{id}}/resend", Action("Send again what was not taken")),
     "webhook-remove": SettingForm(
         f"{_HOOKS}/{{id}}/remove",
         Action("Remove the webhook", (), "What was still to be sent there is dropped."),
     ),
-    "channel-test": SettingForm("/api/v1/channels/{id}/test", Action("Send a test there")),
+    "channel-test": SettingForm("/api/v1/channels/{id}/test", Action("Send a test there"), tests="channel"),
     "channel-resend": SettingForm("/api/v1/channels/{id}/resend", Action("Tell again what was not told")),
     "budget-set": SettingForm(
         "/api/v1/budgets",
@@ -178,16 +181,21 @@ def _told(action: Action, problem: Problem) -> Json:
 
 
 @routes.post("/settings/{form}")
-async def set_it(web: Backend, request: Request, form: str) -> Reply:  # noqa: ARG001
+async def set_it(web: Backend, request: Request, form: str) -> Reply:
     """Asks the API; a secret that it answers with is shown this once."""
     from muster.web.pages.render import page
 
     fields = posted(request)
     found = _known(form)
-    path = _path(found, fields.get("id", ""))
+    about = fields.get("id", "")
+    path = _path(found, about)
     refuse_action(request, path)
     try:
-        reply = await ask_api(request, path, _body(form, found.action, fields))
+        body = _body(form, found.action, fields)
+        if found.tests:
+            reply = await send_test(web, request, path, body, Receiver(found.tests, about))
+        else:
+            reply = await ask_api(request, path, body)
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
