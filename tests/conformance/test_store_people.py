@@ -244,7 +244,9 @@ def test_of_one_subject_a_message_is_due_after_those_before_it(subject: Subject)
     assert subject.tx("requeue_messages", 3, 30, "nobody") == 0
     assert subject.tx("requeue_messages", 3, 30, "a") == 1
     again = subject.tx("message", oldest.id)
-    assert (again.tries, again.next_at_ms, again.delivered_at_ms) == (0, 30, None)
+    assert (again.tries, again.next_at_ms, again.delivered_at_ms, again.said) == (0, 30, None, "200")
+    assert subject.tx("requeue_messages", 3, 30, "a", "wanted") == 1
+    assert subject.tx("message", oldest.id).said == "wanted"
     subject.tx("update_message", taken)
     assert subject.tx("requeue_messages", 3, 40, None) == 3, "what was taken is not told again"
     assert (due(39), due(40)) == ([], ["b", "c", "d"])

@@ -367,3 +367,90 @@ def test_the_next_leader_tells_what_the_last_one_could_not_write_down_under_the_
     Told(crew, told.phone, tells=(Matter.DEAD,)).look()
     assert told.phone.titles == ["api/a has failed"] * 2
     assert len({note.id for note in told.phone.tries}) == 1
+
+
+def test_what_is_over_while_a_channel_is_away_is_not_told_once_it_is_back(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.DEAD, Matter.NEEDS_YOU))
+    told.phone.status = 503
+    jobs = told.begun("a", "b", "c")
+    told.ask(jobs["a"], "what?")
+    told.ask(jobs["c"], "which?")
+    for _ in range(3):
+        crew.do(fail(jobs["b"], ErrorKind.INVALID))
+        told.look()
+        crew.do(c.Retry(task_id=jobs["b"].task_id, actor="ada"))
+        jobs["b"] = next(job for job in crew.started() if job.key == "b")
+    crew.do(fail(jobs["b"], ErrorKind.INVALID))
+    told.answer(jobs["a"])
+    told.phone.status, tried = 200, len(told.phone.tries)
+    crew.clock.advance(3600)
+    told.look()
+    later = told.phone.tries[tried:]
+    assert [note.title for note in later] == ["api/c needs you", "api/b has failed"]
+    assert later[0].id in {note.id for note in told.phone.tries[:tried]}, (
+        "what still waits is the same message"
+    )
+    fates = {(one.delivered_at_ms is not None, one.next_at_ms, one.said) for one in told.messages()}
+    assert fates == {(True, None, "answered 200"), (False, None, "over before it was told")}
+    told.look()
+    assert len(told.phone.tries) == tried + 2
+
+
+def test_a_plan_that_rests_again_while_a_channel_is_away_is_told_as_it_is_then(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
+    told.phone.status = 503
+    jobs = told.begun("a", "b")
+    told.rest(jobs["a"])
+    told.rest(jobs["b"])
+    told.look()
+    told.answer(jobs["a"])
+    crew.do(complete(*crew.started()))
+    told.phone.status = 200
+    told.look()
+    assert told.phone.texts[-1:] == ["1 completed, 1 paused"]
+    crew.clock.advance(3600)
+    told.look()
+    assert told.phone.texts == ["2 paused", "1 completed, 1 paused"]
+
+
+def test_a_digest_that_was_refused_is_tried_again_with_what_is_not_over(crew: Rig) -> None:
+    told = Told(crew, Phone(), digest_s=600, tells=(Matter.NEEDS_YOU,))
+    jobs = told.begun("a", "b")
+    for job in jobs.values():
+        told.ask(job, "what?")
+    crew.clock.advance(600)
+    told.phone.status = 503
+    told.look()
+    told.answer(jobs["a"])
+    (again,) = crew.started()
+    told.ask(again, "and now?")
+    told.phone.status = 200
+    crew.clock.advance(10)
+    told.look()
+    assert told.phone.titles == ["2 matters of your crew", "api/b needs you"]
+    assert len({note.id for note in told.phone.tries}) == 1
+    crew.clock.advance(600)
+    told.look()
+    assert told.phone.titles[2:] == ["api/a needs you"], "what was asked since is collected as ever"
+
+
+def test_a_message_that_a_person_asks_for_is_told_once_more_and_no_other(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.NEEDS_YOU,))
+    job = told.begun("a")["a"]
+    told.phone.status = 503
+    told.ask(job, "what?")
+    told.look()
+    told.answer(job)
+    told.phone.status = 200
+    crew.clock.advance(3600)
+    told.look()
+    (again,) = crew.started()
+    told.ask(again, "and now?")
+    told.look()
+    assert len(told.phone.tries) == 2
+    crew.do(c.ResendNotices(channel="phone", actor="ada"))
+    told.look()
+    assert len(told.phone.tries) == 2, "all that was not told: of it nothing is left to tell"
+    crew.do(c.ResendNotices(channel="phone", actor="ada", message_id=told.phone.tries[0].id))
+    told.look()
+    assert told.phone.tries[2:] == told.phone.tries[:1]

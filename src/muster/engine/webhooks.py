@@ -17,7 +17,16 @@ from muster.model.answers import Answer, Done, MessagesQueued, WebhookAdded
 from muster.model.errors import Conflict, NotFound
 from muster.model.events import COORDINATOR
 from muster.model.retry import RetryPolicy, backoff_ms
-from muster.model.webhooks import GATHERED_PREFIX, GONE, TRIES_MAX, HookKind, HookMessage, Telling, WebhookRow
+from muster.model.webhooks import (
+    ASKED,
+    GATHERED_PREFIX,
+    GONE,
+    TRIES_MAX,
+    HookKind,
+    HookMessage,
+    Telling,
+    WebhookRow,
+)
 from muster.ports.runtime import Chance
 
 OVER = "over before it was told"
@@ -93,7 +102,8 @@ class Webhooks:
     async def _resend(
         self, view: View, webhook: WebhookRow, command: c.ResendMessages | c.ResendNotices
     ) -> MessagesQueued:
-        queued = await view.tx.requeue_messages(webhook.id, view.now.wall_ms, command.message_id)
+        asked = ASKED if webhook.channel and command.message_id is not None else None
+        queued = await view.tx.requeue_messages(webhook.id, view.now.wall_ms, command.message_id, asked)
         if command.message_id is not None and not queued:
             raise NotFound(
                 f"{_name(webhook)} has no message {command.message_id}", _command(webhook, "messages")
@@ -130,11 +140,11 @@ class Webhooks:
         return Done()
 
     async def gather(self, view: View, command: c.GatherMessages) -> Done:
-        """What was gathered already, or told, stays as it is."""
+        """What was told stays as it is, and what was gathered already stands in no other message."""
         await check_term(view.tx, command.term)
         for number in command.over:
             message = await view.tx.message(number)
-            if message is not None and message.next_at_ms is not None and not message.gathered:
+            if message is not None and message.next_at_ms is not None:
                 await view.tx.update_message(replace(message, next_at_ms=None, said=OVER))
         for group in command.groups:
             name = f"{GATHERED_PREFIX}{self._chance.name(ID_LETTERS)}"

@@ -45,6 +45,8 @@ TRIES_MAX = 20
 """Of one message: with the waits in between they take half a day."""
 GATHERED_PREFIX = "digest_"
 """Of messages to people, as they are sent: one matter or several."""
+ASKED = "asked for again"
+"""Of a message to people that a person wants to have again, until that was tried."""
 GONE = 410
 """By this answer a receiver says that it wants no more, ever."""
 
@@ -118,6 +120,11 @@ class HookMessage(NewMessage, frozen=True):
     def gathered(self) -> bool:
         """It stands in a message to people, with all others of the same `message_id`."""
         return self.message_id.startswith(GATHERED_PREFIX)
+
+    @property
+    def asked(self) -> bool:
+        """A person wants it whatever has become of what it tells."""
+        return self.said == ASKED
 
 
 class Telling(Struct, frozen=True):

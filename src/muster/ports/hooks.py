@@ -51,8 +51,11 @@ class HookTx(Protocol):
     async def update_message(self, message: HookMessage) -> None:
         """What became of it."""
 
-    async def requeue_messages(self, webhook_id: int, at_ms: int, message_id: str | None) -> int:
-        """Has this one sent again, or all that were not taken; how many those are."""
+    async def requeue_messages(
+        self, webhook_id: int, at_ms: int, message_id: str | None, said: str | None = None
+    ) -> int:
+        """Has this one sent again, or all that were not taken; how many those are.  Without `said` what their
+        last try has met with stays."""
 
 
 class HookReads(Protocol):

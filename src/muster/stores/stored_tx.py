@@ -126,8 +126,10 @@ class StoredTx(StoredQueries):
     async def gather_message(self, number: int, message_id: str) -> None:
         await self._all("gather_message", number, message_id)
 
-    async def requeue_messages(self, webhook_id: int, at_ms: int, message_id: str | None) -> int:
-        return len(await self._all("requeue_messages", webhook_id, at_ms, message_id))
+    async def requeue_messages(
+        self, webhook_id: int, at_ms: int, message_id: str | None, said: str | None = None
+    ) -> int:
+        return len(await self._all("requeue_messages", webhook_id, at_ms, message_id, said))
 
     async def held(self, worker_id: str) -> list[Attempt]:
         return [attempt_of(row) for row in await self._all("held", worker_id)]

@@ -60,10 +60,13 @@ class _World(NamedTuple):
 
 
 def _about(message: HookMessage) -> object:
-    """Of several messages about one thing the last one says how it is: what a task asks, and how a plan rests."""
-    if message.subject.startswith("task "):
-        return message.subject
-    return message.subject if message.kind is HookKind.PLAN_SETTLED else message.id
+    """Of several messages about one thing the last one says how it is: what a task asks, how a plan rests, until
+    when a provider takes nothing."""
+    return message.kind, message.subject
+
+
+def _is_due(message: HookMessage, now_ms: int) -> bool:
+    return (message.next_at_ms or 0) <= now_ms
 
 
 def _counts_in(message: HookMessage) -> dict[str, int]:
@@ -109,15 +112,16 @@ class Notifier(OutboxSender):
         return [row for row in await self._own.webhooks() if row.channel]
 
     async def due(self, receiver: WebhookRow) -> list[HookMessage]:
-        """What is to be sent now: gathered, so that a message says the same however often it is sent."""
+        """What is to be sent now: gathered, so that a message says the same however often it is sent, but for
+        what is over by then."""
         channel, now_ms = self._channels[receiver.channel], (await self.now()).wall_ms
         waiting = self._awake(channel, await self._own.waiting_messages(receiver.id, PAGE_ROWS), now_ms)
-        fresh = [message for message in waiting if not message.gathered]
-        if fresh and (command := await self._gathering(receiver, channel, fresh, now_ms)):
+        looked_at = any(not one.gathered or _is_due(one, now_ms) for one in waiting)
+        if looked_at and (command := await self._gathering(receiver, channel, waiting, now_ms)):
             await self._engine.of(DEFAULT_WORKSPACE).execute(command)
             found = await self._own.waiting_messages(receiver.id, PAGE_ROWS)
             waiting = self._awake(channel, found, now_ms)
-        return [one for one in waiting if one.gathered and (one.next_at_ms or 0) <= now_ms]
+        return [one for one in waiting if one.gathered and _is_due(one, now_ms)]
 
     def _awake(self, channel: Channel, waiting: list[HookMessage], now_ms: int) -> list[HookMessage]:
         """In quiet hours only what somebody has asked for at this moment."""
@@ -126,14 +130,19 @@ class Notifier(OutboxSender):
         return [message for message in waiting if message.kind is HookKind.TEST]
 
     async def _gathering(
-        self, receiver: WebhookRow, channel: Channel, fresh: list[HookMessage], now_ms: int
+        self, receiver: WebhookRow, channel: Channel, waiting: list[HookMessage], now_ms: int
     ) -> GatherMessages | None:
-        """Which of these are to be one message now; None: they wait for others."""
-        tests = [(one.id,) for one in fresh if one.kind is HookKind.TEST]
-        matters = [one for one in fresh if one.kind is not HookKind.TEST]
-        if matters and now_ms < matters[0].created_at_ms + round(channel.plan.digest_s * 1000):
+        """Which of these are to be one message now, and which of them nobody needs any more, whether they were
+        tried before or not; None: nothing changes."""
+        matters = [one for one in waiting if one.kind is not HookKind.TEST]
+        tests = [(one.id,) for one in waiting if one.kind is HookKind.TEST and not one.gathered]
+        fresh = [one for one in matters if not one.gathered]
+        collects = bool(fresh) and now_ms < fresh[0].created_at_ms + round(channel.plan.digest_s * 1000)
+        if collects and not any(one.gathered and _is_due(one, now_ms) for one in matters):
             matters = []
-        told, over = await self._worth_telling(receiver, matters)
+        still, over = await self._worth_telling(receiver, matters)
+        told = [one for one in still if not one.gathered and not collects]
+        over = [one for one in over if one.gathered or not collects]
         if channel.plan.digest_s:
             held = told
         else:
@@ -154,25 +163,20 @@ class Notifier(OutboxSender):
         if not matters:
             return [], []
         world = await self._world(matters)
-        newest = {_about(message): message.id for message in matters}
-        before = await self._settled_before(receiver, matters)
+        kept = (await self._own.messages(receiver.id, PAGE_ROWS))[::-1]
+        delivered = [one for one in kept if one.delivered_at_ms is not None]
+        # What was over may wait once more, by a person's wish: what was told since says how it is now.
+        standing = [one for one in kept if one.delivered_at_ms is not None or one.next_at_ms is not None]
+        newest = {_about(one): one.id for one in [*matters, *standing]}
+        before = {one.subject: _counts_in(one) for one in delivered if one.kind is HookKind.PLAN_SETTLED}
         told: list[HookMessage] = []
         over: list[HookMessage] = []
         for message in matters:
             last = newest[_about(message)] == message.id
             known = message.subject in before and nothing_new(before[message.subject], _counts_in(message))
-            (told if last and not known and world.still(message) else over).append(message)
+            wanted = message.asked or (last and not known and world.still(message))
+            (told if wanted else over).append(message)
         return told, over
-
-    async def _settled_before(
-        self, receiver: WebhookRow, matters: Sequence[HookMessage]
-    ) -> dict[str, dict[str, int]]:
-        """The counts with which plans, by subject, were told to be settled last, as far as that is kept."""
-        if not any(message.kind is HookKind.PLAN_SETTLED for message in matters):
-            return {}
-        kept = await self._own.messages(receiver.id, PAGE_ROWS)
-        told = [one for one in kept if one.gathered and (one.delivered_at_ms or one.next_at_ms is not None)]
-        return {one.subject: _counts_in(one) for one in reversed(told) if one.kind is HookKind.PLAN_SETTLED}
 
     async def _world(self, messages: Sequence[HookMessage]) -> _World:
         told = [msgspec.json.decode(message.body) for message in messages]

@@ -230,7 +230,7 @@ UPDATE outbox SET tries = ?2, next_at_ms = ?3, delivered_at_ms = ?4, said = ?5 W
 UPDATE outbox SET message_id = ?2 WHERE id = ?1 AND @mine
 
 -- name: requeue_messages
-UPDATE outbox SET tries = 0, next_at_ms = ?2, delivered_at_ms = NULL
+UPDATE outbox SET tries = 0, next_at_ms = ?2, delivered_at_ms = NULL, said = coalesce(?4, said)
  WHERE webhook_id = ?1 AND (message_id = ?3 OR (?3 IS NULL AND delivered_at_ms IS NULL)) AND @mine
 RETURNING id
 
