@@ -76,6 +76,20 @@ def test_what_was_printed_last_before_the_worker_was_killed_is_named(cli, owner,
     assert "taken in" not in cli("logs", "tests", "--stream", "stderr").err
 
 
+@pytest.mark.parametrize("how", [(), ("--raw",), ("--json",)])
+def test_what_the_store_leaves_out_is_where_its_worker_ran(cli, owner, root, how):
+    api = owner.tasks()["api"].id
+    owner.log(api, 1, b"first\n")
+    owner.log(api, 1, b"last\n", offset=1006)
+    left_out = "1000 bytes of stdout are left out here; the whole of it is in "
+    file = f".muster/attempts/{api}/1/stdout"
+    (worker,) = {one["worker"] for one in json.loads(cli("attempt", "list", "api", "--json").out)}
+    assert f"{left_out}{file} of the folder in which {worker} ran on h\n" in cli("logs", "api", *how).err
+    (root / file).parent.mkdir(parents=True)
+    (root / file).write_bytes(b"first\n" + bytes(1000) + b"last\n")
+    assert f"{left_out}{root}/{file}\n" in cli("logs", "api", *how).err
+
+
 @pytest.mark.parametrize(
     ("argv", "code", "message"),
     [

@@ -181,6 +181,19 @@ def test_what_was_made_elsewhere_is_read_here_with_that_host_gone(
     assert (tmp_path / "got").read_bytes() == kept.read_bytes()
 
 
+def test_what_is_left_out_of_a_long_output_is_named_where_it_is(served: Served, elsewhere: Path) -> None:
+    script = "head -c 9000000 /dev/zero | tr '\\0' x"
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        (worker,) = served.far()
+        served.said("task", "add", "t", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", script)
+        until(lambda: served.status("p/t") == "COMPLETED", "it is done")
+    told = muster(served.folder, "logs", "p/t").stderr
+    file = told.partition("the whole of it is in ")[2].split()[0]
+    assert f"{file} of the folder in which {worker['id']} ran on {worker['hostname']}" in told
+    assert (elsewhere / file).stat().st_size == 9_000_000
+
+
 def test_workers_whose_folder_is_moved_end_and_go_on_there(served: Served, elsewhere: Path) -> None:
     script = "echo $$ > new; mv new pid; test -e go || sleep 1000; echo on $PWD"
     moved = elsewhere.with_name("moved")

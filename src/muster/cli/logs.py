@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput("--raw gives bytes, without --json and --grep", "leave --raw out")
     with connect(args) as context:
         tasks, epoch = _asked(args, context)
-        out = Raw(args.stream) if args.raw else Readable(args, context.here)
+        out = Raw(args.stream, context.here) if args.raw else Readable(args, context.here)
         try:
             if len(tasks) == 1 and (epoch is not None or not (args.all or args.grep is not None)):
                 _one(context, tasks[0], epoch, out, follow=args.follow)

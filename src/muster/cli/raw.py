@@ -7,7 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from muster.cli.output import inert, note, ref_of
+from muster.cli.output import clean, inert, note, ref_of
+from muster.config.project import Project
 from muster.hosts.plain_files import read_part
 from muster.model.json_value import Json
 
@@ -47,11 +48,38 @@ class OutputRead:
         return size - self.end if at < 0 else len(tail) - at - len(self._last)
 
 
+class WholeOutput:
+    """The files in which a worker keeps all that an attempt has printed: on its host, and nowhere else."""
+
+    def __init__(self, project: Project | None) -> None:
+        self._project = project
+        self._attempt: Json = {}
+        self._folder = Path()
+
+    def begin(self, detail: Json, epoch: int) -> None:
+        self._attempt = next((one for one in detail["attempts"] if one["epoch"] == epoch), {})
+        self._folder = Path(str(detail["task"]["id"]), str(epoch))
+
+    def told(self, missing: int, stream: str) -> str:
+        """Of so many bytes that the store does not have."""
+        return f"{missing} bytes of {stream} are left out here; the whole of it is in {self._place(stream)}"
+
+    def _place(self, stream: str) -> str:
+        file = self._folder / stream
+        if self._project is not None and (path := self._project.attempts_dir / file).is_file():
+            return str(path)
+        worker, host = self._attempt.get("worker") or "its worker", self._attempt.get("host")
+        place = f".muster/attempts/{file} of the folder in which {worker} ran"
+        return f"{place} on {clean(host)}" if host else place
+
+
 class Raw:
     """stdout: raw for a pipe; for a terminal text whose control sequences do nothing but colour."""
 
-    def __init__(self, only: str | None) -> None:
+    def __init__(self, only: str | None, project: Project | None) -> None:
+        """`project`: the one whose files are here."""
         self._only = only
+        self._whole = WholeOutput(project)
         self._taken = {"stdout": OutputRead(), "stderr": OutputRead()}
         self._raw = getattr(sys.stdout, "buffer", None)
         tty = sys.stdout.isatty()
@@ -60,8 +88,9 @@ class Raw:
     def head(self, task: Json, attempt: Json) -> None:
         note(f"attempt {attempt['epoch']} of {ref_of(task)}")
 
-    def begin(self, detail: Json, epoch: int) -> None:  # noqa: ARG002
+    def begin(self, detail: Json, epoch: int) -> None:
         """The output of another attempt follows."""
+        self._whole.begin(detail, epoch)
         self._taken = {"stdout": OutputRead(), "stderr": OutputRead()}
 
     def end(self) -> None:
@@ -77,7 +106,7 @@ class Raw:
         missing = self._taken[stream].add(offset, data)
         if missing > 0:
             self.flush()
-            note(f"{missing} bytes of {stream} are left out here; the whole of it is in .muster/attempts/")
+            note(self._whole.told(missing, stream))
         self._emit(self._inert[stream].feed(data) if self._inert else data)
         return True
 

@@ -24,7 +24,7 @@ from muster.cli.output import (
     ref_of,
     wrap,
 )
-from muster.cli.raw import OutputRead, Raw
+from muster.cli.raw import OutputRead, Raw, WholeOutput
 from muster.client.api import Api, task_path
 from muster.config.project import Project
 from muster.config.settings import Config
@@ -165,7 +165,8 @@ class Readable:
         self._grep: str | None = None if args.grep is None else args.grep.casefold()
         self._screen = Screen(args.color)
         self._readers = Readers(project)
-        self._raw = Raw(args.stream)
+        self._raw = Raw(args.stream, project)
+        self._whole = WholeOutput(project)
         self._plain = True
         self._streams = Streams(Reader(()))
         self._taken: dict[str, OutputRead] = {}
@@ -186,6 +187,7 @@ class Readable:
         self._ref = f"{ref_of(task)}#{epoch}"
         self._of = {"ref": ref_of(task), "taskId": task["id"], "attempt": epoch}
         self._raw.begin(detail, epoch)
+        self._whole.begin(detail, epoch)
         if self._head and not self._json and self._grep is None:
             self._screen.line(self._screen.paint(self._head, BOLD))
             self._screen.stream.flush()
@@ -203,7 +205,7 @@ class Readable:
         missing = self._taken[stream].add(offset, data)
         if missing > 0:
             self.flush()
-            note(f"{missing} bytes of {stream} are left out here; the whole of it is in .muster/attempts/")
+            note(self._whole.told(missing, stream))
         for entry in self._streams.feed(stream, offset, data):
             self._print(stream, entry)
         return True
