@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import asyncpg
 import psutil
 import pytest
 
@@ -112,6 +114,37 @@ def test_a_database_that_is_killed_costs_no_attempt_and_people_are_told(
                 again.stop(signal.SIGKILL)
     finally:
         receiver.close()
+
+
+def test_a_server_is_not_ready_while_somebody_holds_a_table(
+    tmp_path: Path, database: tuple[Path, Running, str]
+) -> None:
+    _, _, url = database
+    with several(tmp_path, url, 1) as servers:
+        (server,) = servers.every
+        worker, held = claimed(servers)
+        done = threading.Event()
+        holding = threading.Thread(target=asyncio.run, args=(_hold_tasks(url, done),))
+        holding.start()
+        try:
+            beating = threading.Thread(target=still_held, args=(worker, held))
+            beating.start()
+            until(lambda: not server.ready(), "it says that nothing is written")
+        finally:
+            done.set()
+            holding.join()
+        until(server.ready, "it takes work again")
+        beating.join()
+
+
+async def _hold_tasks(url: str, done: threading.Event) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        async with connection.transaction():
+            await connection.execute("LOCK TABLE muster.tasks IN ACCESS EXCLUSIVE MODE")
+            await asyncio.to_thread(done.wait, 2 * PATIENCE_S)
+    finally:
+        await connection.close()
 
 
 @pytest.mark.promise("S15", "L4")

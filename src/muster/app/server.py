@@ -252,7 +252,7 @@ class Server:
                 await asyncio.wait({looking}, timeout=LOOKING_S)
                 problem: MusterError | None = StoreAway("PostgreSQL does not answer", "it is tried again")
                 if looking.done():
-                    problem, looking = _outcome(looking) or self.store.fault or self.store.full, None
+                    problem, looking = _outcome(looking) or self.store.unwritable, None
                 if problem is not None and str(problem) != stalled:
                     log.warning("%s", problem)
                 stalled = str(problem or "")
@@ -412,9 +412,9 @@ class Server:
         return await self.store.back_up(target, force=force)
 
     def unwritable(self) -> MusterError | None:
-        """Why nothing can be written now: that, a full disk, or a database that does not answer."""
+        """Why nothing can be written now: that, a full disk, or a database that does not answer or is held up."""
         away = self._led.away
-        return self.halted() or self.store.full or (StoreAway(away, "it is tried again") if away else None)
+        return self.store.unwritable or (StoreAway(away, "it is tried again") if away else None)
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         return await self._files.read(FileKey(task_id, epoch, ARTIFACT, name))

@@ -18,6 +18,7 @@ from muster.ports.locks import Ahead
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
+from muster.stores.postgres.flow import Flow
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks
 from muster.stores.postgres.pooling import Addresses, Connections, TryLater
@@ -67,6 +68,7 @@ class PostgresStore:
         self._url, self._marks, self._restoring = url, marks, restoring
         self._known = StoreKnown()
         self._addresses = Addresses(url)
+        self._flow = Flow()
         self._full: StoreFull | None = None
         self._full_s = 0.0
         self._fault: StoreFault | None = None
@@ -122,6 +124,11 @@ class PostgresStore:
         return self._full
 
     @property
+    def unwritable(self) -> MusterError | None:
+        """Why nothing can be written now, as far as that was seen."""
+        return self._fault or self.full or self._flow.held_up
+
+    @property
     def granted(self) -> int:
         """The highest epoch that the database, or this folder's server, knows to have been granted."""
         return self._marks.epoch
@@ -147,6 +154,13 @@ class PostgresStore:
         """As in ports.store; at most WRITERS of one server at a time."""
         if self._fault is not None and not self._restoring:
             raise self._fault
+        with self._flow.one():
+            return await self._transact_on_one(work, ahead)
+
+    async def _transact_on_one(
+        self, work: Callable[[PostgresTransaction], Awaitable[T]], ahead: Ahead | None
+    ) -> T:
+        """Of the connections."""
         ending = Ending()
         try:
             async with self._writers.acquire() as connection, _undone(connection):
@@ -259,10 +273,11 @@ class PostgresStore:
         return self._fault
 
     async def look(self) -> None:
-        """Sees whether the database is halted, or behind, and keeps its tables up."""
+        """Sees whether the database is halted, behind or held up, and keeps its tables up."""
         try:
             async with self._seers.acquire() as connection:
                 standing = await self._compare_unless_filled(connection)
+                self._flow.see(await connection.fetchrow(_STORE.by_name["held_table"]))
                 now_s = asyncio.get_running_loop().time()
                 if now_s >= self._upkeep_due_s and standing.halted is None and self._fault is None:
                     self._upkeep_due_s = now_s + (UPKEEP_S if await keep_up(connection) else UPKEEP_AGAIN_S)

@@ -28,6 +28,15 @@ SELECT $plan_columns, version FROM plans
 -- name: halted
 SELECT reason FROM halt
 
+-- name: held_table
+-- A table for which ordinary statements wait, and the process that they wait for.
+SELECT c.relname, (pg_blocking_pids(l.pid))[1]
+  FROM pg_locks l JOIN pg_class c ON c.oid = l.relation JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE NOT l.granted AND l.locktype = 'relation' AND n.nspname = 'muster'
+   AND l.mode IN ('AccessShareLock', 'RowShareLock', 'RowExclusiveLock')
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+ LIMIT 1
+
 -- name: standing
 SELECT pg_is_in_recovery(), (SELECT value FROM meta WHERE workspace_id = 0 AND name = 'store'), present_life(), (SELECT reason FROM halt),
        (SELECT coalesce(max(epoch), 0) FROM marks), $clock
