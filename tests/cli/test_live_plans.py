@@ -6,6 +6,7 @@ from live_console import joined
 from live_rows import news
 
 from muster.cli.live.dialog import Prompt
+from muster.cli.live.rows import plan_rows
 from muster.cli.live.state import State
 from muster.model import commands as c
 
@@ -79,6 +80,13 @@ def test_what_was_refused_is_asked_again_only_where_it_still_stands():
     state.key("t")
     listed(state, 10, {"PENDING": 1}, **refused)
     assert state.dialog is None
+
+
+def test_a_plan_whose_budget_is_used_up_offers_no_resume():
+    plan = {"name": "p", "counts": {"PENDING": 1}, "paused": "budget", "failures": 0}
+    rows = plan_rows([plan | {"budgetUsedUp": used_up} for used_up in (True, False)], 7)
+    assert ["resume" in row["actions"] for row in rows] == [False, True]
+    assert "muster budget p USD" in rows[0]["why"] and "muster plan resume p" in rows[1]["why"]
 
 
 def test_a_plan_can_be_cancelled_as_long_as_a_task_of_it_is_open():

@@ -72,6 +72,9 @@ def test_a_tasks_cost_is_that_of_all_its_attempts_but_one(subject: Subject) -> N
     )
     assert [subject.tx("task_cost", 1, epoch) for epoch in (0, 1, 2, 3)] == [12, 7, 5, 12]
     assert subject.tx("task_cost", 9, 0) == 0
+    assert subject.read("task_costs", (1, 9)) == {1: 12}
+    subject.tx("add_workspace", Workspace(ELSEWHERE, "other", 5))
+    assert subject.of(ELSEWHERE).read("task_costs", (1,)) == {}
 
 
 def test_whether_anybody_has_worked_since(subject: Subject) -> None:

@@ -40,6 +40,16 @@ CASES: list[tuple[T, dict[str, Any], tuple[str, ...]]] = [
         {"paused_reason": PauseReason.USER},
         ("resume", "cancel", "complete", "skip", "transfer", "edit", "claim"),
     ),
+    (
+        T.PAUSED,
+        {"paused_reason": PauseReason.BUDGET, "budgets_used_up": ("task", "plan")},
+        ("budget", "cancel", "complete", "skip", "transfer", "edit"),
+    ),
+    (
+        T.PAUSED,
+        {"paused_reason": PauseReason.BUDGET, "budgets_used_up": ("plan",)},
+        ("resume", "cancel", "complete", "skip", "transfer", "edit"),
+    ),
     (T.FAILED, {}, ("retry", "complete", "skip", "edit", "archive")),
     (T.CANCELLED, {}, ("retry", "edit", "archive")),
     (T.COMPLETED, {}, ("retry", "archive")),

@@ -276,8 +276,16 @@ def test_full_agents_are_named() -> None:
             "paused, because too many tasks of its plan failed in a row",
         ),
         (
-            {"paused_reason": PauseReason.BUDGET},
+            {"paused_reason": PauseReason.BUDGET, "budgets_used_up": ("task", "plan")},
             "paused, its budget is used up: `muster budget api/a USD` raises it",
+        ),
+        (
+            {"paused_reason": PauseReason.BUDGET, "budgets_used_up": ("plan",)},
+            "paused, the budget of its plan is used up: `muster budget api USD` raises it",
+        ),
+        (
+            {"paused_reason": PauseReason.BUDGET},
+            "paused, a budget was used up, which is higher now: `muster task resume` goes on",
         ),
         ({"paused_reason": PauseReason.REVIEW}, "waits for a review"),
         (

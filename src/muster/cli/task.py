@@ -281,6 +281,7 @@ def _event(event: Json) -> str:
 _COMMANDS = {
     "answer": "muster answer {} TEXT",
     "accept": "muster task accept {}",
+    "budget": "muster budget {} USD",
     "resume": "muster task resume {} [--note TEXT]",
     "retry": "muster task retry {} [--note TEXT]",
     "pause": "muster task pause {}",

@@ -15,6 +15,7 @@ from muster.engine.permissions import PERMISSIONS
 from muster.engine.policy import Policy
 from muster.engine.pools import POOLS
 from muster.engine.spending import SPENT
+from muster.engine.used_up import paused_plans, told_plans, told_tasks
 from muster.engine.workers import CREW, ORDERED, ordered
 from muster.model.actions import actions
 from muster.model.agents import AgentRow
@@ -199,6 +200,7 @@ class Queries:
         facts = await self._facts(touching) if waiting else replace(_NO_FACTS, touching=touching)
         if self._policy.hostname and any(view.worker for view in views):
             facts = replace(facts, hosts=await self._hosts_elsewhere())
+        views = await told_tasks(self._reads, self._policy, views, dict(facts.paused) if waiting else None)
         return [_judged(view, facts) for view in views]
 
     async def next_ready(self, limit: int) -> list[TaskView]:
@@ -275,17 +277,12 @@ class Queries:
 
     async def plans(self) -> list[PlanView]:
         """With what each has cost."""
-        spent = ledger_of(await self._reads.meta(SPENT)).plans
-        views = await self._reads.plans()
-        return [
-            replace(view, usage=found.usage) if (found := spent.get(str(view.id))) else view for view in views
-        ]
+        return await told_plans(self._reads, self._policy, await self._reads.plans())
 
     async def plan(self, name: str) -> PlanProgress:
         """One plan, and whether there is anything left to do in it.  Raises NotFound."""
         view = await self._plan_view(name)
-        spent = ledger_of(await self._reads.meta(SPENT)).plans.get(str(view.id))
-        told = replace(view, usage=spent.usage) if spent else view
+        [told] = await told_plans(self._reads, self._policy, [view])
         return PlanProgress(plan=told, settled=await self._settled(view))
 
     async def items(self, name: str) -> list[ItemView]:
@@ -397,7 +394,6 @@ class Queries:
             general.discard(agent)
         if not general:
             free.pop(ANY_AGENT, None)
-        paused = {plan.name: plan for plan in await self._reads.paused_plans()}
         full_agents, full_limits = await self._full()
         latest_ms = max((pool.until_ms or 0 for pool in pools.values()), default=0) or now_ms
         return CrewFacts(
@@ -412,7 +408,7 @@ class Queries:
             aimed_only=frozenset(found.aimed_only),
             full_agents=full_agents,
             full_limits=full_limits,
-            paused=paused,
+            paused=await paused_plans(self._reads, self._policy),
             closed=closed,
             usual=usual,
             touching=touching,

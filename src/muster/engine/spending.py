@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -17,11 +16,10 @@ from muster.model.errors import IllegalMove
 from muster.model.events import COORDINATOR
 from muster.model.rows import Plan
 from muster.model.spending import (
-    NOTICE_PART,
     OF_PLAN,
     OF_TASK,
+    BudgetUse,
     Ledger,
-    Spent,
     dollars,
     ledger_of,
     nearly_used,
@@ -65,16 +63,13 @@ class Spending:
 
     async def _mind(self, view: View, ledger: Ledger, task: Task, attempt: Attempt) -> None:
         """Tells each attempt once that most of a budget is used, and pauses what it is for once all of it is."""
-        most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
-        if most:
-            spent = await view.tx.task_cost(task.id, attempt.epoch) + _cost(attempt)
-            _judge(view, attempt, _Use(OF_TASK, spent, most))
-        most = ledger.budgets.get(f"plan {task.plan_id}", self._policy.budget_plan_microusd)
-        if most and task.plan_id is not None:
-            use = _Use(OF_PLAN, ledger.plans[str(task.plan_id)].cost_microusd, most)
-            _judge(view, attempt, use)
+        spent = await view.tx.task_cost(task.id, attempt.epoch) + _cost(attempt)
+        _judge(view, attempt, OF_TASK, ledger.of_task(task.id, spent, self._policy.budget_task_microusd))
+        if task.plan_id is not None:
+            use = ledger.of_plan(task.plan_id, self._policy.budget_plan_microusd)
+            _judge(view, attempt, OF_PLAN, use)
             if use.up:
-                await self._over_budget(view, task.plan_id, dollars(most))
+                await self._over_budget(view, task.plan_id, dollars(use.most or 0))
 
     async def set_budget(self, view: View, command: c.SetBudget) -> Done:
         """Raises IllegalMove where it is used up already."""
@@ -85,7 +80,7 @@ class Spending:
             spent = await view.tx.task_cost(command.task_id, 0)
         else:
             plan = await self._named(view, command.plan)
-            name, spent = f"plan {plan.id}", ledger.plans.get(str(plan.id), Spent()).cost_microusd
+            name, spent = f"plan {plan.id}", ledger.of_plan(plan.id, None).spent
         if spent >= command.microusd:
             raise IllegalMove(
                 f"{dollars(spent)} are spent already: a budget of {dollars(command.microusd)} changes nothing",
@@ -98,11 +93,10 @@ class Spending:
     async def refuse_used_up(self, view: View, command: c.ResumePlan) -> None:
         """Raises IllegalMove: resumed, it would pay for one more attempt, and be paused again."""
         plan, ledger = await self._named(view, command.plan), ledger_of(await view.tx.meta(SPENT))
-        most = ledger.budgets.get(f"plan {plan.id}", self._policy.budget_plan_microusd)
-        spent = ledger.plans.get(str(plan.id), Spent()).cost_microusd
-        if plan.paused_reason is PauseReason.BUDGET and most and spent >= most:
+        use = ledger.of_plan(plan.id, self._policy.budget_plan_microusd)
+        if plan.paused_reason is PauseReason.BUDGET and use.up:
             raise IllegalMove(
-                f"{dollars(spent)} are spent of the {dollars(most)} that plan {plan.name} may cost",
+                f"{dollars(use.spent)} are spent of the {dollars(use.most or 0)} that plan {plan.name} may cost",
                 f"muster budget {plan.name} USD",
             )
 
@@ -110,12 +104,12 @@ class Spending:
         """Raises IllegalMove as `refuse_used_up`."""
         await view.flush()
         task, ledger = view.task(command.task_id), ledger_of(await view.tx.meta(SPENT))
-        most = ledger.budgets.get(f"task {task.id}", self._policy.budget_task_microusd)
-        if task.paused_reason is PauseReason.BUDGET and most:
+        if task.paused_reason is PauseReason.BUDGET:
             spent = await view.tx.task_cost(task.id, 0)
-            if spent >= most:
+            use = ledger.of_task(task.id, spent, self._policy.budget_task_microusd)
+            if use.up:
                 raise IllegalMove(
-                    f"{dollars(spent)} are spent of the {dollars(most)} that task {task.id} may cost",
+                    f"{dollars(spent)} are spent of the {dollars(use.most or 0)} that task {task.id} may cost",
                     f"muster budget {task.id} USD",
                 )
         return moved(await view.settled(view.run(task.id, command)))
@@ -126,23 +120,7 @@ def _cost(attempt: Attempt) -> int:
     return (usage.cost_microusd or 0) if usage else 0
 
 
-class _Use(NamedTuple):
-    """Of a budget, in millionths of a dollar."""
-
-    whose: str
-    spent: int
-    most: int
-
-    @property
-    def up(self) -> bool:
-        return self.spent >= self.most
-
-    @property
-    def nearly(self) -> bool:
-        return self.spent >= NOTICE_PART * self.most
-
-
-def _judge(view: View, attempt: Attempt, use: _Use) -> None:
+def _judge(view: View, attempt: Attempt, whose: str, use: BudgetUse) -> None:
     status = view.task(attempt.task_id).status
     if attempt.stop_action is not None or status not in {*HELD, TaskStatus.PENDING, TaskStatus.ABORTED}:
         return
@@ -152,5 +130,5 @@ def _judge(view: View, attempt: Attempt, use: _Use) -> None:
             c.Pause(task_id=attempt.task_id, actor=COORDINATOR, reason=PauseReason.BUDGET),
         )
     elif use.nearly and attempt.open:
-        text = f"{nearly_used(use.whose)}{dollars(use.most)}, are used: end soon"
+        text = f"{nearly_used(whose)}{dollars(use.most or 0)}, are used: end soon"
         view.run(attempt.task_id, c.Notify(task_id=attempt.task_id, epoch=attempt.epoch, text=text))

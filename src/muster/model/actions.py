@@ -1,5 +1,7 @@
 """What a person may do with a task now: `decide` is asked, and nothing is done.
 
+Whether a budget is used up no task knows: that is told with it, as `budgets_used_up`.
+
 Everything that offers buttons, verbs or hints shows this; no surface has rules of its own.
 """
 
@@ -19,6 +21,7 @@ from muster.model.machine import decide
 from muster.model.moves.decision import Facts
 from muster.model.moves.waiting import enqueued
 from muster.model.pools import CLOSING
+from muster.model.spending import BUDGET, OWN_BUDGET
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
@@ -85,6 +88,8 @@ class _Place(NamedTuple):
     by_hand: bool
     stop_action: StopAction | None
     group: bool
+    used_up: bool = False
+    """Its own budget: with that it is not resumed."""
 
 
 def actions(task: TaskView) -> tuple[str, ...]:
@@ -101,6 +106,7 @@ def actions(task: TaskView) -> tuple[str, ...]:
             by_hand=task.agent == BY_HAND,
             stop_action=task.stop_action,
             group=task.is_group,
+            used_up=OWN_BUDGET in task.budgets_used_up,
         )
     )
 
@@ -152,8 +158,10 @@ def _allowed(place: _Place) -> tuple[str, ...]:
         agent = BY_HAND if place.by_hand else "a"
         attempt = replace(_ATTEMPT, status=place.attempt, agent=agent, stop_action=place.stop_action)
     facts = Facts(attempt)
-    found = []
+    found = [BUDGET] if place.used_up else []
     for name, command in _COMMANDS.items():
+        if name == "resume" and place.used_up:
+            continue
         try:
             if decide(task, facts, command, _NOW).events:
                 found.append(name)

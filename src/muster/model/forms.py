@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from muster.model.errors import Conflict
 from muster.model.json_value import Json
+from muster.model.shown import used_up
+from muster.model.spending import BUDGET
 from muster.model.states import FINAL, HELD, TaskStatus
 
 
@@ -83,6 +85,11 @@ PLAN_ACTIONS = {
     "review": Action("Send back"),
 }
 """Those of the API, and what its review does."""
+RAISE_BUDGET = Action(
+    "Raise its budget",
+    (FormField("usd", "Dollars that it may cost in all", required=True, rule="such as 2.50"),),
+)
+"""Of a plan or a task, where `budget` is one of its actions."""
 SEEN_EVENT = "seenEvent"
 """As the cancel of a plan calls the newest event that was seen of it."""
 
@@ -118,8 +125,9 @@ def open_tasks(plan: Json) -> int:
 
 
 def possible_for_plan(plan: Json) -> list[str]:
-    """What may be done with a plan now, of PLAN_ACTIONS."""
-    return ["resume" if plan["paused"] else "pause", *(["cancel"] if open_tasks(plan) else [])]
+    """What may be done with a plan now, of PLAN_ACTIONS, and `budget`."""
+    first = BUDGET if used_up(plan) else "resume" if plan["paused"] else "pause"
+    return [first, *(["cancel"] if open_tasks(plan) else [])]
 
 
 def other_question(ref: str, question: str, status: TaskStatus) -> Conflict:

@@ -201,11 +201,19 @@ def usage_words(usage: Mapping[str, Any]) -> str:
     return f"about {told}" if usage["estimated"] else told
 
 
+def used_up(plan: Json) -> bool:
+    """It is paused for its budget, and goes on once that is raised."""
+    told: bool = plan.get("budgetUsedUp", True)  # a server that is older does not tell
+    return plan["paused"] == "budget" and told
+
+
 def paused_line(plan: Json) -> str:
     """Why a plan is paused, and what goes on with it."""
     name = plan["name"]
-    if plan["paused"] == "budget":
+    if used_up(plan):
         return f"plan {name}: its budget is used up; `{paused_next(plan)}` raises it"
+    if plan["paused"] == "budget":
+        return f"plan {name}: its budget was used up, and is higher now; `{paused_next(plan)}` goes on"
     failed = f"{counted(plan['failures'], 'task')} failed in a row"
     reason = failed if plan["paused"] == "breaker" else "by a person"
     return f"plan {name}: {reason}; `{paused_next(plan)}` goes on"
@@ -214,7 +222,7 @@ def paused_line(plan: Json) -> str:
 def paused_next(plan: Json) -> str:
     """The command that goes on with a paused plan."""
     name = shell_word(plan["name"])
-    return f"muster budget {name} USD" if plan["paused"] == "budget" else f"muster plan resume {name}"
+    return f"muster budget {name} USD" if used_up(plan) else f"muster plan resume {name}"
 
 
 _ENDS = {"completed": "completed", "failed": "attempt failed", "lost": "attempt failed", "running": "running"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +14,10 @@ from muster.model.usage import Usage
 DAYS_MAX = 400
 NOTICE_PART = 0.8
 """Of a budget: from here on it is told."""
+BUDGET = "budget"
+"""The action that raises one."""
+OWN_BUDGET, PLAN_BUDGET = "task", "plan"
+"""Which budgets of a task are used up, in its view."""
 OF_TASK, OF_PLAN = "this task", "its plan"
 """Whose budget it is, as its agent is told."""
 
@@ -56,6 +61,22 @@ class Spent(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         )
 
 
+class BudgetUse(NamedTuple):
+    """In millionths of a dollar."""
+
+    spent: int
+    most: int | None
+    """None, or 0: any amount."""
+
+    @property
+    def up(self) -> bool:
+        return bool(self.most) and self.spent >= (self.most or 0)
+
+    @property
+    def nearly(self) -> bool:
+        return bool(self.most) and self.spent >= NOTICE_PART * (self.most or 0)
+
+
 class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     plans: dict[str, Spent] = {}
     """By the number of the plan."""
@@ -64,6 +85,14 @@ class Ledger(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """By the date in UTC on which the attempt began."""
     budgets: dict[str, int] = {}
     """Those that a person has set, in millionths of a dollar: by `plan ID` or `task ID`."""
+
+    def of_plan(self, plan_id: int, usual: int | None) -> BudgetUse:
+        """`usual` is what a plan may cost for which nobody has said it."""
+        spent = self.plans.get(str(plan_id), Spent()).cost_microusd
+        return BudgetUse(spent, self.budgets.get(f"plan {plan_id}", usual))
+
+    def of_task(self, task_id: int, spent: int, usual: int | None) -> BudgetUse:
+        return BudgetUse(spent, self.budgets.get(f"task {task_id}", usual))
 
     def booked(self, plan: str, agent: str, day: str, before: Usage | None, after: Usage | None) -> Ledger:
         def added(sums: dict[str, Spent], name: str) -> dict[str, Spent]:

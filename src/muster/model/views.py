@@ -97,8 +97,10 @@ class TaskView(CommonFields, frozen=True, kw_only=True):
     """Nothing moves it before a person does something."""
     fix: str = ""
     """The command that gets it going, where one is known."""
+    budgets_used_up: tuple[str, ...] = ()
+    """Of what it is paused for, or waits for: `task` for its own budget, `plan` for that of its plan."""
     actions: tuple[str, ...] = ()
-    """What a person may do with it now, the most likely first."""
+    """What a person may do with it now, the most likely first; `budget` is `POST /api/v1/budgets`."""
 
 
 class AttemptView(ViewStruct, frozen=True, kw_only=True):
@@ -221,6 +223,8 @@ class PlanView(ViewStruct, frozen=True, kw_only=True):
     counts: dict[str, int]
     """Tasks by status."""
     paused: PauseReason | None = None
+    budget_used_up: bool = False
+    """It is paused for that: it goes on once its budget is raised."""
     failures: int = 0
     """Tasks that failed for good since one was completed."""
     order: str = ""

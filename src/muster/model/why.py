@@ -14,6 +14,7 @@ from muster.model.pools import CLOSING, Pool
 from muster.model.profiles import required, target_of
 from muster.model.rows import ANY_AGENT, ROOM
 from muster.model.secrets import setting
+from muster.model.spending import OWN_BUDGET, PLAN_BUDGET
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
@@ -222,13 +223,21 @@ def _paused(task: TaskView) -> str:
         case PauseReason.BREAKER:
             return "paused, because too many tasks of its plan failed in a row"
         case PauseReason.BUDGET:
-            return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
+            return _over_budget(task)
         case PauseReason.REVIEW:
             return _for_review(task)
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:
             return "paused by a person"
+
+
+def _over_budget(task: TaskView) -> str:
+    if OWN_BUDGET in task.budgets_used_up:
+        return f"paused, its budget is used up: `muster budget {task.plan}/{task.key} USD` raises it"
+    if PLAN_BUDGET in task.budgets_used_up:
+        return f"paused, the budget of its plan is used up: `muster budget {task.plan} USD` raises it"
+    return "paused, a budget was used up, which is higher now: `muster task resume` goes on"
 
 
 def _for_review(task: TaskView) -> str:
@@ -297,7 +306,7 @@ def plan_paused(plan: PlanView) -> str:
             f"plan {plan.name} is paused, because {plan.failures} of its tasks failed in a row: "
             f"`muster plan resume {plan.name}` goes on"
         )
-    if plan.paused is PauseReason.BUDGET:
+    if plan.paused is PauseReason.BUDGET and plan.budget_used_up:
         return f"plan {plan.name} is paused, its budget is used up: `muster budget {plan.name} USD` raises it"
     return f"plan {plan.name} is paused: `muster plan resume {plan.name}` goes on"
 

@@ -56,6 +56,9 @@ class AttemptReads(Protocol):
 
     async def attempts(self, task_id: int) -> list[AttemptView]: ...
 
+    async def task_costs(self, task_ids: Collection[int]) -> dict[int, int]:
+        """What all attempts of each of these have cost, in millionths of a dollar, of those that have any."""
+
     async def efforts(self, plan_id: int, wall_ms: int) -> list[Effort]:
         """What each attempt at the plan's tasks has taken; those that run count until `wall_ms`."""
 

@@ -194,6 +194,9 @@ class StoredReads(StoredQueries):
     async def attempts(self, task_id: int) -> list[AttemptView]:
         return [attempt_view_of(row) for row in await self._all("attempts", task_id)]
 
+    async def task_costs(self, task_ids: Collection[int]) -> dict[int, int]:
+        return dict(await self._all("task_costs", encode_json([*task_ids])))
+
     async def events(self, *, after_id: int, task_id: int | None, limit: int) -> list[EventView]:
         return [event_view_of(row) for row in await self._all("events", after_id, task_id, limit)]
 

@@ -85,6 +85,9 @@ CASE WHEN a.ended_at_ms IS NULL THEN a.stop_action END
 -- name: taskview_fix
 ''
 
+-- name: taskview_budgets_used_up
+'[]'
+
 -- name: taskview_actions
 '[]'
 

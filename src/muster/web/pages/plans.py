@@ -9,7 +9,15 @@ from urllib.parse import quote
 
 from muster.model import commands as c
 from muster.model.errors import NotFound
-from muster.model.forms import PLAN_ACTIONS, SEEN_EVENT, Action, body_of_form, open_tasks, possible_for_plan
+from muster.model.forms import (
+    PLAN_ACTIONS,
+    RAISE_BUDGET,
+    SEEN_EVENT,
+    Action,
+    body_of_form,
+    open_tasks,
+    possible_for_plan,
+)
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
 from muster.model.views import PlanProgress, TaskFilter
@@ -96,7 +104,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         reckoned_max=RECKONED_MAX,
         part=_place(query, number, tasks),
         after=tasks[-1]["id"] if len(tasks) == most and not whole else None,
-        plan_actions=PLAN_ACTIONS,
+        plan_actions=PLAN_ACTIONS | {"plan-budget": RAISE_BUDGET},
         possible=possible_for_plan(progress["plan"]),
         work=web.owner.works is not None,
     )

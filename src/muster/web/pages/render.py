@@ -151,6 +151,7 @@ def _environment() -> jinja2.Environment:
         "told": shown.told,
         "paused_line": shown.paused_line,
         "paused_next": shown.paused_next,
+        "used_up": shown.used_up,
         "pool_actions": POOL_ACTIONS,
         "tag_seen": tag_seen,
     }

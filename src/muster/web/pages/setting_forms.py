@@ -10,9 +10,11 @@ import msgspec
 
 from muster.model.access import Role
 from muster.model.errors import BadInput, MusterError, NotFound
-from muster.model.forms import Action, FormField, body_of_form
+from muster.model.forms import RAISE_BUDGET, Action, FormField, body_of_form
 from muster.model.json_value import Json
+from muster.model.numbers import is_number
 from muster.model.states import CrewStatus
+from muster.model.wording import task_name
 from muster.web.access import refuse_above
 from muster.web.backend import Backend
 from muster.web.http import Problem, Reply, Request, error_reply
@@ -36,6 +38,9 @@ class SettingForm(NamedTuple):
     """Of the API; `{id}` is what it is about."""
     action: Action
     back: str = "/settings"
+    """`{id}` as above."""
+    about: str = ""
+    """The field of the API that says what it is about, where its path does not."""
     tests: Kind | None = None
     """What it sends a test to: it is done once that was taken."""
 
@@ -100,9 +105,11 @@ SETTING_FORMS: dict[str, SettingForm] = {
         "/api/v1/budgets",
         Action(
             "Set a budget",
-            (FormField("plan", "Plan", required=True), FormField("usd", "Dollars", required=True)),
+            (FormField("plan", "Plan", required=True), *RAISE_BUDGET.fields),
         ),
     ),
+    "plan-budget": SettingForm("/api/v1/budgets", RAISE_BUDGET, "/plans/{id}", "plan"),
+    "task-budget": SettingForm("/api/v1/budgets", RAISE_BUDGET, "/tasks/{id}", "taskId"),
     "worker-stop": SettingForm(
         "/api/v1/workers/{id}/stop",
         Action("Stop the worker", (), "It finishes what it holds, takes nothing new, and ends."),
@@ -137,14 +144,17 @@ async def ask_setting(web: Backend, request: Request, form: str, query: AboutQue
     refuse_action(request, _path(found, query.id))
     if form == "member-remove":
         await refuse_above(web, request.identity, query.id)
-    return _page(request, form, {"id": query.id, "plan": query.plan})
+    return await _page(web, request, form, {"id": query.id, "plan": query.plan})
 
 
-def _page(request: Request, form: str, given: Json, refused: Reply | None = None) -> Reply:
+async def _page(
+    web: Backend, request: Request, form: str, given: Json, refused: Reply | None = None
+) -> Reply:
     """`given` is what stands in it: as it was typed, where that was refused."""
     from muster.web.pages.render import page
 
     found = _known(form)
+    name, spent = await _of_budget(web, found, given.get("id", ""))
     problem = (
         None if refused is None else _told(found.action, msgspec.json.decode(refused.data, type=Problem))
     )
@@ -155,10 +165,32 @@ def _page(request: Request, form: str, given: Json, refused: Reply | None = None
         form=form,
         wanted=found.action._replace(fields=tuple(_offered(request, one) for one in found.action.fields)),
         id=given.get("id", ""),
+        name=name,
+        spent=spent,
         given=given,
-        back=found.back,
+        back=_filled(found, found.back, given.get("id", "")),
         problem=problem,
     )
+
+
+async def _of_budget(web: Backend, found: SettingForm, about: str) -> tuple[str, Json | None]:
+    """What people call it, and what it has cost so far.  Raises NotFound and BadInput."""
+    from muster.web.pages.render import json_of
+
+    if found.about == "plan":
+        plan = (await web.queries.plan(about)).plan
+        return plan.name, json_of(plan.usage)
+    if found.about == "taskId":
+        detail = await web.queries.task(_task_id(about))
+        return task_name(detail.task.plan, detail.task.key), json_of(detail.usage)
+    return about, None
+
+
+def _task_id(about: str) -> int:
+    """Raises BadInput."""
+    if is_number(about):
+        return int(about)
+    raise BadInput(f"{about[:40]!r} is the number of no task; nothing was changed", "open its page again")
 
 
 def _offered(request: Request, field: FormField) -> FormField:
@@ -191,7 +223,7 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:
     path = _path(found, about)
     refuse_action(request, path)
     try:
-        body = _body(form, found.action, fields)
+        body = _body(form, fields)
         if found.tests:
             reply = await send_test(web, request, path, body, Receiver(found.tests, about))
         else:
@@ -199,7 +231,7 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
-        return _page(request, form, fields, reply)
+        return await _page(web, request, form, fields, reply)
     told: Json = msgspec.json.decode(reply.data) if reply.data else {}
     secret = told.get("token") or told.get("secret")
     if secret:
@@ -210,14 +242,18 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:
             secret=secret,
             warning=told.get("warning", ""),
             expires_ms=told.get("expiresAtMs"),
-            back=found.back,
+            back=_filled(found, found.back, fields.get("id", "")),
         )
-    return back_to({}, found.back, form)
+    return back_to({}, _filled(found, found.back, fields.get("id", "")), form)
 
 
-def _body(form: str, action: Action, fields: Mapping[str, str]) -> Json:
+def _body(form: str, fields: Mapping[str, str]) -> Json:
     """Raises BadInput."""
-    body = body_of_form(action, dict(fields))
+    found = _known(form)
+    body = body_of_form(found.action, dict(fields))
+    if found.about:
+        about = fields.get("id", "")
+        body[found.about] = _task_id(about) if found.about == "taskId" else about
     if "days" in body:
         body[_API_NAMES["days"]] = round(_number(body.pop("days"), "days") * DAY_S)
     if "usd" in body:
@@ -236,9 +272,14 @@ def _number(text: str, what: str) -> float:
 
 def _path(found: SettingForm, about: str) -> str:
     """Raises BadInput."""
-    if "{id}" in found.path and not about:
+    return _filled(found, found.path, about)
+
+
+def _filled(found: SettingForm, path: str, about: str) -> str:
+    """Raises BadInput."""
+    if ("{id}" in found.path or found.about) and not about:
         raise BadInput("this form does not say what it is about; nothing was changed", "open its page again")
-    return found.path.replace("{id}", quote(about, safe=""))
+    return path.replace("{id}", quote(about, safe=""))
 
 
 def _known(form: str) -> SettingForm:

@@ -14,7 +14,7 @@ from msgspec.structs import fields, replace
 from muster.engine.task_pages import page_of
 from muster.model import commands as c
 from muster.model.errors import BadInput, NotFound
-from muster.model.forms import TASK_ACTIONS
+from muster.model.forms import RAISE_BUDGET, TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
@@ -187,7 +187,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
         task_actions=TASK_ACTIONS,
-        done_actions=TASK_ACTIONS | {"edit": EDIT},
+        done_actions=TASK_ACTIONS | {"edit": EDIT, "task-budget": RAISE_BUDGET},
         work=web.owner.works is not None and attempt is not None,
     )
 

@@ -39,6 +39,11 @@ SELECT event,
        count(*)
   FROM events WHERE @mine AND id > ?1 AND id <= ?2 GROUP BY event, failed_as
 
+-- name: task_costs
+SELECT a.task_id, coalesce(sum((a.usage::json ->> 'costMicrousd')::bigint), 0)::bigint
+  FROM json_array_elements_text(?1::json) w (task) JOIN attempts a ON a.task_id = w.task::bigint
+ WHERE @mine(a) GROUP BY a.task_id
+
 -- name: ready_of_lanes
 SELECT t.id
   FROM json_array_elements_text(?1::json) w (lane)

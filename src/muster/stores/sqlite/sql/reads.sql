@@ -38,6 +38,11 @@ SELECT event,
        count(*)
   FROM events WHERE @mine AND id > ?1 AND id <= ?2 GROUP BY event, failed_as
 
+-- name: task_costs
+SELECT a.task_id, sum(coalesce(json_extract(a.usage, '$$.costMicrousd'), 0))
+  FROM json_each(?1) w CROSS JOIN attempts a
+ WHERE a.task_id = w.value AND @mine(a) GROUP BY a.task_id
+
 -- name: ready_of_lanes
 SELECT t.id FROM json_each(?1) w CROSS JOIN tasks t
  WHERE @mine(t) AND t.lane_id = w.value AND t.ready = 1 LIMIT ?2
