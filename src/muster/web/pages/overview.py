@@ -48,6 +48,7 @@ async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
         live=live,
         done=query.done,
         crew=json_of(await web.queries.status()),
+        pools={name: json_of(pool) for name, pool in sorted((await web.queries.pools()).items())},
         needs=await needs_of(web, most=FIRST_NEEDS),
         at_work=json_of(at_work),
         task_actions=TASK_ACTIONS,
