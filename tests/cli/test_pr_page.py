@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from forge_stub import StubForge
+from msgspec.structs import replace
 
 from far_servers import SECRET, FarOwner, far_owner
+from muster.app.pull_requests import keep, records
+from muster.config.project import Project
 from muster.model.access import Role
 from page_reader import Reader
 from reviewed_work import Repo, with_repository
@@ -68,6 +72,46 @@ def test_a_plan_is_pushed_and_proposed(far: FarOwner, repo: Repo, forge: StubFor
     assert there == repo.git("rev-parse", BRANCH)
     again = reader.send(asked.form("Push it"))
     assert "Brought up to date" in again.text and "nothing new to push" in again.text
+
+
+PULL = re.compile(r'Pull request: <a href="([^"]+)" rel="noreferrer noopener">\1</a> <span class="dim">(\w+)')
+
+
+def test_pages_link_what_was_opened_without_asking_the_forge(
+    far: FarOwner, repo: Repo, forge: StubForge
+) -> None:
+    reader = signed_in(far)
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": "x = 1\n"})
+    of_plan, of_task = (
+        ("/plans/billing", "/plans/billing/review"),
+        (f"/tasks/{number}", f"/tasks/{number}/review"),
+    )
+    for path in (*of_plan, *of_task):
+        assert "Pull request: " not in reader.get(path).text, path
+    opened = reader.send(reader.get("/plans/billing/pull-request").form("Push it"))
+    (url,) = re.findall(r'<p><a href="(http[^"]+)"', opened.text)
+    forge.status = 503
+    for path in of_plan:
+        assert PULL.findall(reader.get(path).text) == [(url, "open")], path
+    for path in of_task:
+        assert "Pull request: " not in reader.get(path).text, "it is the plan's"
+    project = Project(far.root)
+    keep(project, replace(records(project)["billing"], ref="billing/tests", task=True, state="merged"))
+    for path in of_task:
+        assert PULL.findall(reader.get(path).text) == [(url, "merged")], path
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", 'https://x/"><b>'])
+def test_the_address_of_a_pull_request_is_the_word_of_others(far: FarOwner, repo: Repo, url: str) -> None:
+    reader = signed_in(far)
+    reader.send(reader.get("/plans/billing/pull-request").form("Push it"))
+    project = Project(far.root)
+    keep(project, replace(records(project)["billing"], url=url))
+    shown = reader.get("/plans/billing").text
+    assert "Pull request: " in shown and 'href="javascript' not in shown and "<b>" not in shown
+    project.pull_requests.write_text("{")
+    assert reader.get("/plans/billing").status == 200, "what cannot be read is not told"
 
 
 def test_a_member_pushes_nothing(far: FarOwner, repo: Repo, tmp_path: Path) -> None:

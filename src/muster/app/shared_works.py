@@ -19,7 +19,7 @@ from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, Unavailable
 from muster.model.refs import refs_of_plan, refs_of_task
 from muster.model.works import PlanMerged, PullOpened
-from muster.ports.works import WorkChange
+from muster.ports.works import PullKnown, WorkChange
 from muster.worker.git import GitFailed
 from muster.worker.git_mirror import TRIES_MAX, GitMirror
 
@@ -69,6 +69,10 @@ class SharedWorks:
         from muster.app.shared_proposals import propose  # only for those who open one
 
         return await detached_call(propose, await self._git.mirror(), self._project, ref)
+
+    async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:  # noqa: ARG002
+        """None: what one server has opened is kept by the forge alone."""
+        return None
 
 
 def _merge(mirror: GitMirror, plan: str) -> PlanMerged:

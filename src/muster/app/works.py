@@ -15,7 +15,7 @@ from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, NotFound
 from muster.model.refs import attempt_refs, kept_refs, plan_branch
 from muster.model.works import PlanMerged, PullOpened
-from muster.ports.works import WorkChange
+from muster.ports.works import PullKnown, WorkChange
 from muster.worker.git import Repository
 
 PATCH_BYTES_MAX = 2 << 20
@@ -90,6 +90,12 @@ class LocalWorks:
             new=opened.new,
             pushed=opened.pushed,
         )
+
+    async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:
+        found = (await detached_call(records, self._project)).get(ref)
+        if found is None or found.task != task:
+            return None
+        return PullKnown(found.url, found.state, found.looked_at_ms)
 
 
 def of_attempt(repository: Repository, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:

@@ -19,6 +19,16 @@ class WorkChange(NamedTuple):
     """False: the patch is longer than this."""
 
 
+class PullKnown(NamedTuple):
+    """A pull request that was opened from here, as the forge was last heard of it."""
+
+    url: str
+    """The forge's word, which may be anything."""
+    state: str
+    looked_at_ms: int
+    """0: it was not asked since it was opened."""
+
+
 class Works(Protocol):
     async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
         """What the task had changed when this attempt ended.  Raises NotFound."""
@@ -42,3 +52,6 @@ class Works(Protocol):
 
     async def pull_request(self, ref: str) -> PullOpened:
         """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date."""
+
+    async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:
+        """That of a plan, or of a `task` by its `plan/key`.  No forge is asked."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from muster.model import commands as c
-from muster.model.errors import NotFound
+from muster.model.errors import MusterError, NotFound
 from muster.model.states import TaskStatus
+from muster.model.wording import task_name
 from muster.model.works import PlanMerged, PullOpened, WorkDiff
-from muster.ports.works import WorkChange, Works
+from muster.ports.works import PullKnown, WorkChange, Works
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import ActorBody, Query
@@ -31,6 +32,17 @@ def works_of(web: Backend) -> Works:
             "git init, and git.worktrees = true",
         )
     return web.owner.works
+
+
+async def pull_known(web: Backend, plan: str, key: str | None = None) -> PullKnown | None:
+    """Its pull request, as far as anything is known of one: no page is refused for that."""
+    if web.owner.works is None:
+        return None
+    try:
+        ref = plan if key is None else task_name(plan, key)
+        return await web.owner.works.pull_known(ref, task=key is not None)
+    except MusterError:
+        return None
 
 
 async def change_of_task(web: Backend, task_id: int, epoch: int | None) -> tuple[int, WorkChange]:

@@ -30,6 +30,7 @@ from muster.web.reckonings import Reckoned
 from muster.web.routes import Routes
 from muster.web.visits import posted
 from muster.web.works import coming as plan_coming
+from muster.web.works import pull_known
 
 if TYPE_CHECKING:
     from muster.web.pages.forecasts import PlanPicture
@@ -107,6 +108,7 @@ async def plan(web: Backend, request: Request, plan: str, query: PlanPageQuery) 
         plan_actions=PLAN_ACTIONS | {"plan-budget": RAISE_BUDGET},
         possible=possible_for_plan(progress["plan"]),
         work=web.owner.works is not None,
+        pull=await pull_known(web, found.plan.name),
     )
 
 

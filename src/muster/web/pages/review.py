@@ -38,7 +38,7 @@ from muster.web.pages.forms import SEQ, ask_api, back_to, problem_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.visits import posted
-from muster.web.works import change_of_plan, change_of_task
+from muster.web.works import change_of_plan, change_of_task, pull_known
 
 routes = Routes(pages=True)
 
@@ -268,6 +268,7 @@ async def _task_page(
         epochs=[one.epoch for one in found.attempts],
         awaited=awaited,
         goes_back=any(action in task.actions for action in BACK),
+        pull=await pull_known(web, task.plan, task.key),
         task_actions=TASK_ACTIONS,
     )
 
@@ -297,6 +298,7 @@ async def _plan_page(
         plan=plan,
         merged=change.base == change.head,
         goes_back=change.base != change.head,
+        pull=await pull_known(web, plan),
         plan_actions=PLAN_ACTIONS,
     )
 

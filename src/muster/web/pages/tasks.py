@@ -27,6 +27,7 @@ from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
 from muster.web.task_words import statuses_of
 from muster.web.tasks import TasksQuery, filter_of, next_page
+from muster.web.works import pull_known
 
 routes = Routes(pages=True)
 SHOWN_BYTES = 2 << 20
@@ -189,6 +190,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         task_actions=TASK_ACTIONS,
         done_actions=TASK_ACTIONS | {"edit": EDIT, "task-budget": RAISE_BUDGET},
         work=web.owner.works is not None and attempt is not None,
+        pull=await pull_known(web, found.task.plan, found.task.key),
     )
 
 
