@@ -60,7 +60,7 @@ def test_a_tasks_budget_is_raised_from_where_it_is_used_up(site: Site, reader: R
 def test_a_plans_budget_is_raised_from_where_it_is_used_up(site: Site, reader: Reader) -> None:
     number = paused(site, plan=1_000_000)
     link = 'href="/settings/plan-budget?id=api"'
-    for path in ("/", "/inbox", f"/tasks/{number}", "/plans/api"):
+    for path in ("/", "/inbox", f"/tasks/{number}", "/plans", "/plans/api"):
         assert link in reader.get(path).text, path
     assert "Resume" not in reader.get("/plans/api").labels
     assert "muster budget api USD" in task_of(site, number)["why"]
