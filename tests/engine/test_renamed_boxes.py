@@ -126,6 +126,27 @@ def test_a_person_is_asked_where_it_is_not_certain(done: Rig) -> None:
     assert [one.key for one in doubt.may_be] == ["api/tell-the-team"]
 
 
+def test_a_copied_box_is_not_taken_for_one_that_was_called_nearly_so(rig: Rig) -> None:
+    """`Updaate the docs` was done and is taken out; the other is copied to where it must be done again."""
+    text = """\
+## Later
+- [ ] Update the docs
+  Those of the server, in two pages.
+## Texts
+- [ ] Updaate the docs
+  Those of the client, in three.
+"""
+    rig.register()
+    add(rig, text)
+    assert len(do_first(rig, 2)) == 2
+    copied = (
+        text.partition("- [ ] Updaate")[0] + "- [ ] Update the docs\n  Those of the server, in two pages.\n"
+    )
+    (doubt,) = diff(rig, copied).doubts
+    assert (doubt.box, [one.title for one in doubt.may_be]) == ("texts/update-the-docs", ["Updaate the docs"])
+    assert add(rig, copied, new_tasks=(doubt.box,)).added == 1
+
+
 def diff(rig: Rig, text: str, **said: Any) -> PlanDiff:
     return drive(rig.queries.diff(command(text, UpdatePlan, **said)))
 

@@ -339,6 +339,7 @@ class _Search:
         return sorted(pairs, key=itemgetter(0), reverse=True)
 
     def _pair_certain(self, pairs: list[_Pair]) -> None:
+        words = Counter(map(_words, self._specs.values())) if pairs else Counter[tuple[str, str]]()
         near: dict[str | int, list[float]] = {}
         for ratio, spec, task in pairs:
             near.setdefault(spec.key or "", []).append(ratio)
@@ -349,6 +350,8 @@ class _Search:
             both = (*near[spec.key or ""], *near[task.id])
             rivals = sum(other > ratio - CLEAR_OF_OTHERS for other in both) > 2
             done_both = spec.done and task.worked
+            if task.begun and words[_words(spec)] > 1:
+                continue  # rather a copy of the other one than what was called nearly so
             if not rivals and (corrected(task.title, spec.title) or done_both):
                 self._pair(spec.key or "", task, anew=not task.begun)
 
@@ -434,6 +437,10 @@ def _plain(box: str, title: str) -> str:
     if last.startswith(name) and _NUMBER.fullmatch(last, len(name)):
         return start + slash + name
     return box
+
+
+def _words(spec: Spec) -> tuple[str, str]:
+    return plain_words(spec.title), spec.description
 
 
 def _agrees(spec: Spec, task: KeptTask) -> bool:
