@@ -10,6 +10,7 @@ from pathlib import Path
 from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.config.values import STORES, without_stars
+from muster.hosts.addresses import database_flaw
 from muster.hosts.plain_files import read_plain
 from muster.model.errors import BadConfig, Conflict
 from muster.model.findings import Check
@@ -33,6 +34,8 @@ def store_url(settings: ServeSettings) -> str:
         raise _wrong(
             f"{settings.store_file} holds no address", f"write {STORES[0]}USER:PASSWORD@HOST/DATABASE"
         )
+    if (flaw := database_flaw(url)) is not None:
+        raise _wrong(f"the address in {settings.store_file} {flaw.problem}", flaw.fix)
     return url
 
 

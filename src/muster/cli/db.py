@@ -307,6 +307,7 @@ def _database(named: str | None, project: Project) -> str:
     """With its password; empty where neither the command nor the settings say."""
     from muster.app.settings import load_config
     from muster.app.shared_store import require_driver, store_url
+    from muster.hosts.addresses import database_flaw
 
     if named is not None:
         if not named.startswith(STORES):
@@ -318,6 +319,8 @@ def _database(named: str | None, project: Project) -> str:
                 "URL holds a password, which everybody on this machine could see; nothing was copied",
                 "export MUSTER_SERVE_STORE with the whole address, or PGPASSWORD with the password",
             )
+        if (flaw := database_flaw(named)) is not None:
+            raise BadInput(f"URL {flaw.problem}; nothing was copied", flaw.fix)
     require_driver()
     return named or store_url(load_config(project.root).serve)
 

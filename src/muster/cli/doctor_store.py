@@ -12,6 +12,7 @@ from muster.client.http import Connection, answers
 from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.config.values import STORES, has_password, without_password, without_stars
+from muster.hosts.addresses import database_flaw
 from muster.model.errors import BadInput, MusterError
 from muster.model.findings import Check
 
@@ -41,6 +42,8 @@ def of_address(url: str) -> Iterator[Check]:
         )
     if not url.startswith(STORES):
         raise BadInput("--store is no address of a database", f"write {STORES[0]}USER@HOST/DATABASE")
+    if (flaw := database_flaw(url)) is not None:
+        raise BadInput(f"--store {flaw.problem}; nothing was asked", flaw.fix)
     yield from _database(url)
 
 

@@ -33,6 +33,7 @@ from muster.config.values import (
     read_secret_names,
     read_size,
     read_store,
+    read_store_file,
     read_text,
     read_texts,
     without_password,
@@ -367,7 +368,6 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         read_count_or_zero,
         "how many proxies stand before it, each of which adds to X-Forwarded-For who asked it",
     )
-
     store: str = setting(
         "",
         "store",
@@ -375,12 +375,9 @@ class ServeSettings(Section, frozen=True, kw_only=True):
         "`postgresql://USER@HOST/DATABASE`, where several servers share a store; without it the store is a file",
         show=lambda url: without_password(url) or None,
     )
-    store_file: str = setting("", "store_file", read_text, "file that holds that address, with its password")
+    store_file: str = setting("", "store_file", read_store_file, "file with that address, and its password")
     alert: str = setting(
-        "",
-        "alert",
-        read_text,
-        "address that is told by a POST when that store is away or halted, and when it is back",
+        "", "alert", read_text, "address that is told by a POST when that store is away, halted or back"
     )
     alert_after_s: float = setting(
         300.0, "alert_after", read_duration, "how long it may be away before anybody is told"

@@ -41,6 +41,7 @@ def read_prompt(key: str, value: object) -> str:
 
 
 STORES = ("postgresql://", "postgres://")
+LIKE = 'write it like "postgresql://USER@HOST/DATABASE"'
 _PASSWORD_OPTION = re.compile(r"([?&](?:password|sslpassword)=)[^&]*", re.IGNORECASE)
 _STARS = re.compile(r"(?:ssl)?password=\*{3}&?", re.IGNORECASE)
 _LISTEN = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[^\s:/\[\]]+):\d{1,5}")
@@ -80,11 +81,24 @@ def read_namespace(key: str, value: object) -> str:
 
 
 def read_store(key: str, value: object) -> str:
-    text = read_text(key, value)
-    if not text.startswith(STORES):
-        # Not repeated: it may hold a password.
-        fail(key, "is no address of a store", 'write it like "postgresql://USER@HOST/DATABASE"')
-    return text
+    """Nothing of it is repeated: it may hold a password."""
+    if value == "":
+        fail(key, "is empty", LIKE)
+    if not isinstance(value, str) or not value.startswith(STORES):
+        fail(key, "is no address of a store", LIKE)
+    from muster.hosts.addresses import database_flaw  # few commands have one
+
+    if (flaw := database_flaw(value)) is not None:
+        fail(key, flaw.problem, flaw.fix)
+    return value
+
+
+def read_store_file(key: str, value: object) -> str:
+    if isinstance(value, str) and "://" in value:
+        fail(
+            key, "is an address, not the name of a file", "write the address into a file, and name that here"
+        )
+    return read_text(key, value)
 
 
 def read_remote(key: str, value: object) -> str:

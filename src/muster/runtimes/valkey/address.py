@@ -9,6 +9,7 @@ import importlib.util
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from muster.hosts.addresses import misread
 from muster.hosts.keepalive import tcp_options
 from muster.model.errors import BadConfig
 
@@ -51,6 +52,8 @@ class Address(NamedTuple):
 
 def address_of(url: str) -> Address:
     """Raises BadConfig, which never repeats what may be a password."""
+    if (flaw := misread(url)) is not None:
+        raise _wrong(flaw.problem, flaw.fix)
     try:
         parts = urlsplit(url)
         port, host = parts.port, parts.hostname or ""

@@ -20,6 +20,7 @@ from muster.stores.contents import Content, Row, RowsRead, StoredTable
 from muster.stores.postgres.copy_mark import CopyMark, copy_mark
 from muster.stores.postgres.faults import classify
 from muster.stores.postgres.files import ARTIFACT
+from muster.stores.postgres.pooling import connected
 from muster.stores.postgres.schema import ENGINE, PARTITIONS_AHEAD, SCHEMA, migrate, schema_of
 from muster.stores.postgres.session import SQL, lock_key
 
@@ -89,7 +90,7 @@ class Intake:
                 "idle_in_transaction_session_timeout": "0",
                 "lock_timeout": f"{LOCKED_S}s",
             }
-            connection = await asyncpg.connect(url, timeout=CONNECTING_S, server_settings=settings)
+            connection = await connected(url, timeout=CONNECTING_S, server_settings=settings)
         try:
             yield cls(connection, rowid)
         finally:

@@ -12,8 +12,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import asyncpg
 
+from muster.hosts.addresses import option_hint, settings_named
 from muster.hosts.keepalive import end_when_unheard
-from muster.model.errors import StoreAway
+from muster.model.errors import BadConfig, StoreAway
 from muster.stores.postgres.faults import classify
 
 CONNECTING_S = 10.0
@@ -73,7 +74,7 @@ class Addresses:
         refused: BaseException | None = None
         for url in tuple(self._each):
             try:
-                connection = await asyncpg.connect(url, **settings)
+                connection = await connected(url, **settings)
             except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InternalClientError) as error:
                 refused = error
                 if not isinstance(classify(error), StoreAway):
@@ -84,6 +85,30 @@ class Addresses:
             return connection
         assert refused is not None
         raise refused
+
+
+async def connected(url: str, **settings: Any) -> asyncpg.Connection:
+    """Raises BadConfig where it is the address that cannot be used."""
+    try:
+        return await asyncpg.connect(url, **settings)
+    except (asyncpg.UndefinedObjectError, asyncpg.InvalidParameterValueError) as error:
+        names = [name for name in settings_named(url) if name in str(error)]
+        if not names:
+            raise
+        raise _unusable(f"PostgreSQL refuses its parameter {names[0]}", option_hint(names[0])) from None
+    except ValueError as error:
+        if isinstance(error, OSError):  # a certificate, which is the server's
+            raise
+        # What others say may be a part of the address.
+        said = f": {error}" if isinstance(error, asyncpg.ClientConfigurationError) else ""
+        fix = "look at its host, port and parameters, and at PGHOST, PGPORT, PGSSLMODE and the like"
+        raise _unusable(f"nobody can connect with it{said}", fix) from None
+
+
+def _unusable(problem: str, hint: str) -> BadConfig:
+    error = BadConfig(f"the address of the database: {problem}; nothing was written", hint)
+    error.key = "serve.store"
+    return error
 
 
 def _end_when_unheard(connection: asyncpg.Connection) -> None:
