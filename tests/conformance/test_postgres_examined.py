@@ -219,6 +219,11 @@ def test_what_others_do_without_is_asked_for_by_muster_itself(database: Database
     database.say("ALTER ROLE muster RESET synchronous_commit")
 
 
+def test_its_release_is_told_with_the_minor_number(database: Database) -> None:
+    (told,) = run_sql(database.url, "SHOW server_version")
+    assert database.look()["PostgreSQL"].found == told[0].split()[0]
+
+
 def test_a_server_that_is_too_old_is_told(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "OLDEST_SERVER", 99)
     assert "is too old" in database.bad()["PostgreSQL"].found

@@ -15,6 +15,7 @@ from muster.model.numbers import first_id
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.ports.store import Transaction
 from muster.stores.postgres import schema
+from muster.stores.postgres.examination import examine
 from muster.stores.postgres.schema import ENGINE, QUERY, migrate, newest_schema
 from muster.stores.postgres.store import PostgresStore
 from patience import PATIENCE_S, until
@@ -86,6 +87,7 @@ def test_three_servers_that_start_at_once_make_one_store(postgres_database: str)
     assert [row[0] for row in run_sql(postgres_database, "SELECT number FROM muster.schema_version")] == [1]
 
 
+@pytest.mark.usefixtures("postgres_store")  # the roles are those of the user of all other tests
 def test_a_user_who_may_make_nothing_is_told_what_a_superuser_has_to_say(
     postgres: str, postgres_database: str
 ) -> None:
@@ -103,6 +105,55 @@ def test_a_user_who_may_make_nothing_is_told_what_a_superuser_has_to_say(
         opened(at(postgres_database, name, stranger))
     finally:
         run_sql(postgres, f"DROP DATABASE {name} WITH (FORCE)", f"DROP ROLE {stranger}")
+
+
+@pytest.mark.usefixtures("postgres_store")  # the roles are those of the user of all other tests
+def test_a_user_who_lacks_one_thing_is_told_that_alone(postgres: str, postgres_database: str) -> None:
+    """Another database of the server has made the roles, and this user has the rights to the database."""
+    name = postgres_database.rpartition("/")[2]
+    own, stranger = at(postgres_database, name), f"stranger_{name}"
+    run_sql(own, f"CREATE ROLE {stranger} LOGIN CREATEROLE", f"GRANT CREATE ON DATABASE {name} TO {stranger}")
+    theirs = at(postgres_database, name, stranger)
+    try:
+        if run_sql(own, "SHOW server_version_num")[0][0] >= "160000":
+            only = f"as a superuser: GRANT {ENGINE}, {QUERY} TO {stranger};"
+            schema = {check.name: check for check in asyncio.run(examine(theirs))}["schema"]
+            assert (schema.ok, schema.fix) == (False, only)
+            with pytest.raises(StoreRefused, match="may not make the tables") as refused:
+                opened(theirs)
+            assert refused.value.hint == only
+        run_sql(own, f"GRANT {ENGINE}, {QUERY} TO {stranger}", "CREATE SCHEMA muster")
+        schema = {check.name: check for check in asyncio.run(examine(theirs))}["schema"]
+        assert schema.ok is False and f"ALTER SCHEMA muster OWNER TO {stranger};" in schema.fix
+        run_sql(own, f"ALTER SCHEMA muster OWNER TO {stranger}")
+        assert {check.name: check for check in asyncio.run(examine(theirs))}["schema"].ok is None
+        opened(theirs)
+    finally:
+        run_sql(postgres, f"DROP DATABASE {name} WITH (FORCE)", f"DROP ROLE {stranger}")
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        "CREATE TABLE muster.tasks (id int)",
+        "CREATE TABLE muster.schema_version (version int)",
+        "CREATE FUNCTION muster.one() RETURNS int LANGUAGE sql AS 'SELECT 1'",
+        "CREATE TYPE muster.colour AS ENUM ('red')",
+    ],
+)
+def test_a_schema_of_that_name_that_is_anothers_is_left_alone(postgres_database: str, theirs: str) -> None:
+    url = at(postgres_database, postgres_database.rpartition("/")[2], USER)
+    all_of_it = "SELECT oid::text FROM pg_class UNION ALL SELECT oid::text FROM pg_proc ORDER BY 1"
+    run_sql(url, "CREATE SCHEMA muster", theirs)
+    before = run_sql(url, all_of_it)
+    for _ in range(2):
+        with pytest.raises(StoreRefused, match="belongs to something else, it has ") as refused:
+            opened(url)
+        schema = {check.name: check for check in asyncio.run(examine(url))}["schema"]
+        assert (schema.ok, schema.found, schema.fix) == (False, refused.value.message, refused.value.hint)
+    assert run_sql(url, all_of_it) == before
+    run_sql(url, refused.value.hint.rpartition(": ")[2])
+    opened(url)
 
 
 def test_a_user_of_a_store_need_not_own_it(postgres: str, postgres_store: str) -> None:

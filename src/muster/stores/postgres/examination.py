@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import asyncpg
 
+from muster.model.errors import StoreRefused
 from muster.model.findings import Check
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify
@@ -20,7 +21,9 @@ from muster.stores.postgres.schema import (
     PARTITIONS_AHEAD,
     QUERY,
     SCHEMA,
+    few,
     newest_schema,
+    refuse_others,
     rights_hint,
     schema_of,
 )
@@ -33,7 +36,6 @@ CLOCK_MS_MAX = 5_000
 """Tokens expire by a server's clock, and what they did is dated by the database's."""
 STATEMENT_S_MIN = 60
 """A statement may wait for locks, and for a standby."""
-NAMES_SHOWN = 5
 RIGHTS = {"muster.events": "SELECT, INSERT, DELETE", "muster.seals": "SELECT, INSERT, UPDATE"}
 """The engine's, on tables where it does not have all."""
 _SQL = for_all(load("examination.sql")).by_name
@@ -102,7 +104,7 @@ async def _server(asked: _Asked) -> list[Check]:
     if await asked.plain.fetchval("SELECT pg_is_in_recovery()"):
         fix = "name the primary in the address (target_session_attrs=read-write finds it among several hosts)"
         return [Check("PostgreSQL", False, "a standby, which takes no writes", fix)]
-    return [Check("PostgreSQL", True, f"{version.major}.{version.minor}")]
+    return [Check("PostgreSQL", True, f"{version.major}.{version.micro}")]
 
 
 async def _commits(asked: _Asked) -> list[Check]:
@@ -156,10 +158,15 @@ async def _schema(asked: _Asked) -> list[Check]:
     if present > newest:
         said = f"{present}; this Muster knows up to {newest}"
         return [Check("schema", False, said, "upgrade Muster: pip install -U musterd")]
-    user, database, may = await asked.row("may_make", [ENGINE, QUERY])
+    if not present:
+        try:
+            await refuse_others(asked.plain)
+        except StoreRefused as error:
+            return [Check("schema", False, error.message, error.hint)]
+    user, may = await asked.row("may_make", [ENGINE, QUERY])
     if not may:
         said = f"none yet, and {user} may not make it"
-        return [Check("schema", False, said, rights_hint(user, database))]
+        return [Check("schema", False, said, await rights_hint(asked.plain))]
     said = "none yet" if not present else f"{present}, of an older Muster"
     return [Check("schema", None, f"{said}: the next `muster serve` makes it")]
 
@@ -271,7 +278,7 @@ async def _tenants(asked: _Asked) -> list[Check]:
         sets = " ".join(
             f"ALTER TABLE muster.{t} ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;" for t in bare
         )
-        found.append(Check("tenants", False, f"no row-level security is forced on {_few(bare)}", sets))
+        found.append(Check("tenants", False, f"no row-level security is forced on {few(bare)}", sets))
     for table, policy in await asked.plain.fetch(_SQL["loose_rules"], ENGINE, QUERY):
         said = f"the rule {policy} of {table} shows rows of other workspaces"
         found.append(Check("tenants", False, said, f"DROP POLICY {policy} ON muster.{table};"))
@@ -284,7 +291,7 @@ async def _tenants(asked: _Asked) -> list[Check]:
 async def _partitions(asked: _Asked) -> list[Check]:
     make = f"SELECT muster.make_partitions({PARTITIONS_AHEAD});"
     if missing := await asked.names("partitions_missing", PARTITIONS_AHEAD):
-        said = f"{_few(missing)} not made yet; servers do that every hour"
+        said = f"{few(missing)} not made yet; servers do that every hour"
         return [Check("partitions", False, said, f"muster serve, or: {make}")]
     return [Check("partitions", True, f"made for {PARTITIONS_AHEAD} months ahead")]
 
@@ -293,13 +300,8 @@ async def _backup(asked: _Asked) -> list[Check]:
     """It is made as the engine, which sees every row; it fails as a whole where that may not read one table."""
     if closed := await asked.names("unreadable", ENGINE):
         fix = f"GRANT SELECT ON {', '.join(f'{SCHEMA}.{name}' for name in closed)} TO {ENGINE};"
-        return [Check("backup", False, f"{ENGINE} may not read {_few(closed)}: muster db backup fails", fix)]
+        return [Check("backup", False, f"{ENGINE} may not read {few(closed)}: muster db backup fails", fix)]
     return [Check("backup", True, f"{ENGINE} may read every table")]
-
-
-def _few(names: list[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _super(statement: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import asyncpg
 
 from muster.model.errors import StoreRefused
+from muster.stores.postgres.statements import for_all, load
 
 SCHEMA = "muster"
 ENGINE, QUERY = "muster_engine", "muster_query"
@@ -15,7 +16,9 @@ ENGINE, QUERY = "muster_engine", "muster_query"
 OLDEST_SERVER = 15
 PARTITIONS_AHEAD = 3
 """Months; see `make_partitions` in the migrations."""
-_VERSIONS = (SCHEMA, "schema_version")
+NAMES_SHOWN = 5
+"""Of a list in a sentence."""
+_SQL = for_all(load("schema.sql")).by_name
 _LOCK = (1296388948, 0)
 """Held while the schema is brought up to date."""
 
@@ -38,12 +41,28 @@ def newest_schema() -> int:
 async def schema_of(connection: asyncpg.Connection) -> int:
     """0 where there is none yet."""
     # `to_regclass` may answer from what this session has seen before another one committed the schema.
-    if not await connection.fetchval(
-        "SELECT count(*) FROM pg_tables WHERE (schemaname, tablename) = ($1, $2)", *_VERSIONS
-    ):
+    if not await connection.fetchval(_SQL["is_ours"]):
         return 0
     found: int = await connection.fetchval("SELECT coalesce(max(number), 0) FROM muster.schema_version")
     return found
+
+
+async def refuse_others(connection: asyncpg.Connection) -> None:
+    """Raises StoreRefused where the schema is there, and what stands in it is not Muster's."""
+    names = [name for (name,) in await connection.fetch(_SQL["others"])]
+    if not names:
+        return
+    database = await connection.fetchval("SELECT quote_ident(current_database())")
+    raise StoreRefused(
+        f"the schema {SCHEMA} of the database {database} belongs to something else, it has {few(names)}; "
+        "nothing was changed",
+        f"name another database; or give it another name: ALTER SCHEMA {SCHEMA} RENAME TO {SCHEMA}_other;",
+    )
+
+
+def few(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 async def migrate(connection: asyncpg.Connection, *, known: bool = False) -> int:
@@ -62,6 +81,7 @@ async def migrate(connection: asyncpg.Connection, *, known: bool = False) -> int
     if present == newest_schema():
         return present
     if known and not present:
+        await refuse_others(connection)
         raise StoreRefused(
             "the database is empty, and this folder's server has served one that was not; nothing was written",
             "name the former one; or put a backup back, then: muster db restored; or serve from another folder",
@@ -72,19 +92,27 @@ async def migrate(connection: asyncpg.Connection, *, known: bool = False) -> int
             return await _make(connection)
     except asyncpg.InsufficientPrivilegeError as error:
         user = await connection.fetchval("SELECT session_user")
-        database = await connection.fetchval("SELECT current_database()")
         raise StoreRefused(
             f"{user} may not make the tables of Muster here: {error}; nothing was changed",
-            rights_hint(user, database),
+            await rights_hint(connection),
         ) from error
 
 
-def rights_hint(user: str, database: str) -> str:
-    """What lets this user make the schema."""
-    return (
-        f"as a superuser: CREATE ROLE {ENGINE}; CREATE ROLE {QUERY}; GRANT {ENGINE}, {QUERY} TO {user}; "
-        f"GRANT CREATE ON DATABASE {database} TO {user};"
+async def rights_hint(connection: asyncpg.Connection) -> str:
+    """What lets this user make the schema, as far as it is not so already."""
+    user, database, unmade, unheld, makes = await connection.fetchrow(
+        _SQL["missing"], [ENGINE, QUERY], _usable(connection)
     )
+    words = [f"CREATE ROLE {role};" for role in unmade]
+    words += [f"GRANT {', '.join(unheld)} TO {user};"] if unheld else []
+    words += [] if makes else [f"GRANT CREATE ON DATABASE {database} TO {user};"]
+    if not words:  # it is the schema, which somebody else has made
+        return f"serve it once as its owner; or, where it is empty: ALTER SCHEMA {SCHEMA} OWNER TO {user};"
+    return f"as a superuser: {' '.join(words)}"
+
+
+def _usable(connection: asyncpg.Connection) -> str:
+    return "SET" if connection.get_server_version().major >= 16 else "MEMBER"
 
 
 async def _make(connection: asyncpg.Connection) -> int:
@@ -95,6 +123,7 @@ async def _make(connection: asyncpg.Connection) -> int:
             "upgrade Muster: pip install -U musterd",
         )
     if not present:
+        await refuse_others(connection)
         await _make_roles(connection)
         await connection.execute("CREATE SCHEMA IF NOT EXISTS muster")
         await connection.execute(
@@ -111,7 +140,7 @@ async def _make(connection: asyncpg.Connection) -> int:
 
 async def _make_roles(connection: asyncpg.Connection) -> None:
     """They belong to the server, not to one of its databases: another one may make them at this moment."""
-    usable = "SET" if connection.get_server_version().major >= 16 else "MEMBER"
+    usable = _usable(connection)
     for role in (ENGINE, QUERY):
         if not await connection.fetchval("SELECT 1 FROM pg_roles WHERE rolname = $1", role):
             try:

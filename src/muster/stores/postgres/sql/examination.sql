@@ -18,12 +18,19 @@ SELECT bool_and(pg_has_role(session_user, role,
   FROM unnest(?1::text[]) role
 
 -- name: may_make
-SELECT quote_ident(session_user), quote_ident(current_database()),
+-- Of version 16 on, the right to make roles is none to be a member of those that others have made.
+SELECT quote_ident(session_user),
        has_database_privilege(session_user, current_database(), 'CREATE')
-       AND (rolsuper OR rolcreaterole OR NOT EXISTS (
-               SELECT 1 FROM unnest(?1::text[]) role
-                WHERE role NOT IN (SELECT r.rolname FROM pg_roles r WHERE pg_has_role(session_user, r.oid, 'MEMBER'))))
-  FROM pg_roles WHERE rolname = session_user
+       AND coalesce((SELECT has_schema_privilege(session_user, oid, 'CREATE') FROM pg_namespace WHERE nspname = 'muster'), true)
+       AND NOT EXISTS (
+               SELECT 1 FROM unnest(?1::text[]) role LEFT JOIN pg_roles r ON r.rolname = role
+                WHERE CASE WHEN me.rolsuper THEN false
+                           WHEN r.oid IS NULL THEN NOT me.rolcreaterole
+                           WHEN current_setting('server_version_num')::int < 160000
+                           THEN NOT (me.rolcreaterole OR pg_has_role(session_user, r.oid, 'MEMBER'))
+                           ELSE NOT (pg_has_role(session_user, r.oid, 'SET')
+                                     OR pg_has_role(session_user, r.oid, 'MEMBER WITH ADMIN OPTION')) END)
+  FROM pg_roles me WHERE me.rolname = session_user
 
 -- name: standbys
 -- Without pg_monitor it is not shown what kind they are of.
