@@ -67,6 +67,26 @@ def test_the_folder_of_a_server_is_looked_at_with_its_database(tmp_path: Path, p
     assert "muster serve" in checks["server"]["found"] and checks.keys() >= EXAMINED
 
 
+def test_the_database_of_a_folder_that_no_server_has_served_yet_is_looked_at(
+    tmp_path: Path, postgres_store: str
+) -> None:
+    (tmp_path / "muster.toml").write_text(f'[serve]\nstore = "{postgres_store}"\n')
+    _, checks = doctor(tmp_path, "--offline")
+    assert checks.keys() >= EXAMINED and checks["schema"]["ok"] and "store" not in checks
+    assert "muster serve" in checks["server"]["found"]
+    away = f"postgresql://ada:geheim@127.0.0.1:{free_port()}/x"
+    (tmp_path / "muster.toml").write_text('[serve]\nstore_file = "address"\n')
+    (tmp_path / "address").write_text(away)
+    done, checks = doctor(tmp_path, "--offline")
+    assert "does not answer" in checks["PostgreSQL"]["found"] and "geheim" not in done.stdout
+    assert not (tmp_path / ".muster").exists()
+    (tmp_path / "muster.toml").write_text("")
+    assert run_muster(tmp_path, "task", "add", "ours").returncode == 0
+    (tmp_path / "muster.toml").write_text(f'[serve]\nstore = "{postgres_store}"\n')
+    _, checks = doctor(tmp_path, "--offline")
+    assert checks["store"]["ok"] is False and "a store of its own" in checks["store"]["found"]
+
+
 def test_the_address_that_a_server_leaves_is_one_without_a_password() -> None:
     for url, bare in {
         "postgresql://ada:geheim@db/x": "postgresql://ada@db/x",

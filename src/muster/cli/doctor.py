@@ -99,7 +99,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield guarded("disk", lambda: _disk(project))
     yield guarded("clock", lambda: _clock(project))
     yield guarded("vault", lambda: _vault(project))
-    if project.shares_store:
+    if project.shares_store or config.serve.shared:
         yield from of_folder(project, config.serve)
         if config.runtime.url:
             yield guarded("Valkey", lambda: _valkey(config))

@@ -48,11 +48,14 @@ def of_address(url: str) -> Iterator[Check]:
 
 
 def of_folder(project: Project, settings: ServeSettings) -> Iterator[Check]:
-    """Of a server that is one of several."""
+    """Of a server that is one of several, or is to be."""
     from muster.app.shared_store import store_url
     from muster.hosts.file_lock import holder
 
-    kept, pid = project.store_file.read_text("utf-8").strip(), holder(project.owner_lock)
+    kept = project.store_file.read_text("utf-8").strip() if project.shares_store else ""
+    pid = holder(project.owner_lock)
+    if project.store.exists():
+        yield guarded("store", lambda: _own_store(project))
     if answers(project.socket):
         yield guarded("store", lambda: _store(project, kept))
         yield guarded("leader", lambda: _leader(project, pid))
@@ -77,6 +80,13 @@ def _database(url: str) -> Iterator[Check]:
         yield from examined(url)
     except MusterError as error:
         yield Check("PostgreSQL", False, f"{without_password(url)}: {error.message}", error.hint)
+
+
+def _own_store(project: Project) -> Check:
+    from muster.app.shared_store import refuse_own_store
+
+    refuse_own_store(project)
+    return Check("store", True, f"{project.store} is there no longer")
 
 
 def _store(project: Project, url: str) -> Check:
