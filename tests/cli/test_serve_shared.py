@@ -172,8 +172,11 @@ def test_it_goes_to_the_background_once_it_serves(folder: Path, postgres_store: 
     finally:
         down = run_muster(folder, "down")
     assert down.returncode == 0, down.stderr
-    gone = serve(folder, "--store", "postgresql://nobody@127.0.0.1:1/none", "--daemon")
+    away = "postgresql://nobody@127.0.0.1:1/none"
+    gone = serve(folder, "--store", away, "--daemon")
     assert gone.returncode == 1 and "the server did not start: " in gone.stderr
+    ended = serve(folder, "--store", away)
+    assert ended.returncode == 7 and "then try again" in ended.stderr and "is tried again" not in ended.stderr
 
 
 @pytest.mark.parametrize("words", [[], ["--daemon"]])

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import asyncpg
 import pytest
 
+from muster.model.errors import StoreAway
 from muster.model.findings import Check
 from muster.model.views import TaskFilter
 from muster.stores.postgres import examination
@@ -203,6 +205,44 @@ def test_too_few_connections_are_found(database: Database) -> None:
     finally:
         database.restart()
     assert database.look()["connections"].ok
+
+
+@pytest.mark.parametrize("free", [0, 1])
+def test_no_connection_left_is_told_with_what_makes_room(database: Database, free: int) -> None:
+    """By doctor, and by a server that cannot begin, which does not try it again."""
+
+    async def work(url: str, held: int) -> tuple[Check, str]:
+        others = [await asyncpg.connect(url) for _ in range(held)]
+        try:
+            check = [check for check in await examine(url) if check.ok is False][-1]
+            if free:  # a server begins with one
+                return check, ""
+            with pytest.raises(StoreAway) as refused:
+                await PostgresStore.open(url)
+            assert "is tried again" not in refused.value.hint and "then try again" in refused.value.hint
+            return check, f"{refused.value.message}; {refused.value.hint}"
+        finally:
+            for one in others:
+                await one.close()
+
+    try:
+        database.restart(max_connections="10")
+        said = [asyncio.run(work(database.url, 7 - free))]
+        database.restart()
+        for owner, name in ("ROLE", "muster"), ("DATABASE", "muster"):
+            database.say(f"ALTER {owner} {name} CONNECTION LIMIT 5")
+            said.append(asyncio.run(work(database.url, 5 - free)))
+            database.say(f"ALTER {owner} {name} CONNECTION LIMIT -1")
+    finally:
+        database.restart()
+    whose = (
+        "SYSTEM SET max_connections =",
+        "ROLE muster CONNECTION LIMIT",
+        "DATABASE muster CONNECTION LIMIT",
+    )
+    for (check, refusal), words in zip(said, whose, strict=True):
+        assert check.name == "connections" and f"as a superuser: ALTER {words}" in check.fix, check
+        assert free or ("no connection left" in refusal and words in refusal), refusal
 
 
 def test_a_clock_that_is_far_off_is_found(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,8 +176,9 @@ def test_a_newer_store_is_refused(postgres: str, postgres_store: str) -> None:
 
 
 def test_a_server_that_is_not_there_is_told() -> None:
-    with pytest.raises(StoreAway, match="does not answer"):
+    with pytest.raises(StoreAway, match="does not answer") as away:
         opened(f"postgresql://muster@127.0.0.1:{free_port()}/muster")
+    assert "is tried again" not in away.value.hint and "try again" in away.value.hint
 
 
 def test_a_database_that_is_not_there_is_told(postgres: str) -> None:

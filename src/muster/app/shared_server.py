@@ -26,6 +26,8 @@ from muster.hosts.log_file import LogFile
 from muster.hosts.logs import log_as, log_lines
 from muster.model.access import Role
 from muster.model.commands import AddToken, SetMember
+from muster.model.errors import StoreAway
+from muster.stores.postgres.faults import given_up
 from muster.web.access import PREFIX, SECRET_BYTES
 from muster.web.app import build
 from muster.web.backend import Backend
@@ -50,7 +52,10 @@ def run_server(
     log_lines("server", LogFile(project.log_file))
     log_as(config.log.format)
     with traced("server", config):
-        asyncio.run(_serve(project, config, who, said, first_token))
+        try:
+            asyncio.run(_serve(project, config, who, said, first_token))
+        except StoreAway as away:  # before it was up, and it has ended with that
+            raise given_up(away, away.__cause__) from away
 
 
 async def _serve(

@@ -13,7 +13,7 @@ import asyncpg
 from muster.model.errors import StoreRefused
 from muster.model.findings import Check
 from muster.stores.postgres.copy_mark import copy_mark
-from muster.stores.postgres.faults import classify
+from muster.stores.postgres.faults import classify, room_hint
 from muster.stores.postgres.pooling import Addresses
 from muster.stores.postgres.schema import (
     ENGINE,
@@ -73,6 +73,8 @@ async def examine(url: str) -> list[Check]:
         if await schema_of(asked.plain) == newest_schema():
             looks += [_roles, _tenants, _partitions, _backup]
         return [check for look in looks for check in await look(asked)]
+    except asyncpg.TooManyConnectionsError as error:
+        return [await _no_room(error, open_ones)]
     except Exception as error:
         return [_no_answer(error)]
     finally:
@@ -82,6 +84,15 @@ async def examine(url: str) -> list[Check]:
 
 async def _connected(url: str, settings: dict[str, str]) -> asyncpg.Connection:
     return await Addresses(url).connect(server_settings=settings)
+
+
+async def _no_room(error: asyncpg.TooManyConnectionsError, open_ones: list[asyncpg.Connection]) -> Check:
+    """Whoever got one connection and no second one can ask how many there are."""
+    for one in open_ones:
+        for check in await _connections(_Asked(one, one)):
+            if not check.ok:
+                return check._replace(ok=False)
+    return Check("connections", False, f"none is left: {error}", room_hint(error))
 
 
 def _no_answer(error: Exception) -> Check:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import asyncpg
 
 from muster.model.errors import (
@@ -56,6 +58,10 @@ _REFUSED = (
 )
 
 
+TRIED_AGAIN = "it is tried again"
+_OF_ONE = re.compile(r'(database|role) "([^"]*)"')
+
+
 def classify(error: BaseException, *, committing: bool = False, host: str = "its host") -> MusterError | None:
     """None for a bug, for a refusal of Muster's own, and for what ends the program.  `host` is the database's."""
     match error:
@@ -103,4 +109,24 @@ def _lost(error: BaseException, *, committing: bool) -> MusterError:
             f"the connection to PostgreSQL broke while it committed ({said}): all of it was written, or nothing",
             "ask again: what was written is not written twice",
         )
-    return StoreAway(f"PostgreSQL does not answer ({said}); nothing was written", "it is tried again")
+    if isinstance(error, asyncpg.TooManyConnectionsError):
+        return StoreAway(f"PostgreSQL has no connection left ({said}); nothing was written", TRIED_AGAIN)
+    return StoreAway(f"PostgreSQL does not answer ({said}); nothing was written", TRIED_AGAIN)
+
+
+def given_up(away: StoreAway, cause: BaseException | None) -> StoreAway:
+    """The same, for whoever ends with it and tries nothing again."""
+    if away.hint != TRIED_AGAIN:
+        return away
+    fix = "start PostgreSQL, or see that it can be reached from here"
+    if isinstance(cause, asyncpg.TooManyConnectionsError):
+        fix = room_hint(cause)
+    return StoreAway(away.message, f"{fix}; then try again")
+
+
+def room_hint(error: asyncpg.TooManyConnectionsError) -> str:
+    """Whose limit it is stands in its words alone, and not in those of every language."""
+    raised = "ALTER SYSTEM SET max_connections = NUMBER; and restart PostgreSQL"
+    if one := _OF_ONE.search(str(error)):
+        raised = f"ALTER {one[1].upper()} {one[2]} CONNECTION LIMIT NUMBER;"
+    return f"end other connections; or with a larger NUMBER, as a superuser: {raised}"

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import asyncpg
 
-from muster.model.errors import BadInput, Conflict, StoreFault, StoreRefused
+from muster.model.errors import BadInput, Conflict, StoreAway, StoreFault, StoreRefused
 from muster.model.numbers import ARTIFACT_PART_BYTES, given_at_ms
 from muster.ports.locks import TERM
 from muster.stores.contents import Content, Row, RowsRead, StoredTable
 from muster.stores.postgres.copy_mark import CopyMark, copy_mark
-from muster.stores.postgres.faults import classify
+from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.files import ARTIFACT
 from muster.stores.postgres.pooling import connected
 from muster.stores.postgres.schema import ENGINE, PARTITIONS_AHEAD, SCHEMA, migrate, schema_of
@@ -309,7 +309,7 @@ async def told(*, committing: bool = False) -> AsyncIterator[None]:
         yield
     except Exception as error:
         if (fault := classify(error, committing=committing)) is not None:
-            raise fault from error
+            raise given_up(fault, error) if isinstance(fault, StoreAway) else fault from error
         raise
 
 

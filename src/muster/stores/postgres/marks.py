@@ -18,6 +18,7 @@ import asyncpg
 from muster.model.errors import StoreAway, StoreRefused
 from muster.model.wording import counted
 from muster.stores.note_file import NoteFile, whole_notes
+from muster.stores.postgres.faults import TRIED_AGAIN
 from muster.stores.postgres.statements import for_all, load
 
 SLOTS = 5
@@ -207,7 +208,7 @@ class Marks:
         standby, store, life, halted, epoch, wall_ms = await connection.fetchrow(_SQL["standing"])
         if standby:
             raise StoreAway(
-                "PostgreSQL is a standby, which takes no writes; nothing was written", "it is tried again"
+                "PostgreSQL is a standby, which takes no writes; nothing was written", TRIED_AGAIN
             )
         marks = {(row["server"], row["slot"]): row["commits"] for row in rows}
         recent = frozenset((row["server"], row["slot"]) for row in rows if row["recent"])

@@ -15,7 +15,7 @@ import asyncpg
 from muster.hosts.addresses import option_hint, settings_named
 from muster.hosts.keepalive import end_when_unheard
 from muster.model.errors import BadConfig, StoreAway
-from muster.stores.postgres.faults import classify
+from muster.stores.postgres.faults import TRIED_AGAIN, classify
 
 CONNECTING_S = 10.0
 """For a connection, over all servers that the address names."""
@@ -128,7 +128,7 @@ class TryLater:
     def refuse_early(self) -> None:
         """Raises StoreAway."""
         if asyncio.get_running_loop().time() < self._until_s:
-            raise StoreAway(self._said, "it is tried again")
+            raise StoreAway(self._said, TRIED_AGAIN)
 
     def failed(self, away: StoreAway) -> None:
         now_s = asyncio.get_running_loop().time()

@@ -13,11 +13,19 @@ from typing import Any, NamedTuple, Self, TypeVar
 import asyncpg
 
 from muster.model.answers import BackedUp
-from muster.model.errors import CommitUnknown, Contended, MusterError, StoreFault, StoreFull, StoreRewound
+from muster.model.errors import (
+    CommitUnknown,
+    Contended,
+    MusterError,
+    StoreAway,
+    StoreFault,
+    StoreFull,
+    StoreRewound,
+)
 from muster.ports.locks import Ahead
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
-from muster.stores.postgres.faults import classify
+from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.flow import Flow
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks
@@ -87,14 +95,17 @@ class PostgresStore:
         `restoring`: a person takes what is there for the present, and `resume` begins another life with it.
         """
         marks = Marks(witness, notes=not restoring)
-        await _migrated(url, known=marks.known)
-        store = cls(url, marks, restoring=restoring)
         try:
-            await store._connect()
-            await store.look()  # it may have been closed for longer than partitions were made ahead
-        except BaseException:
-            await store.aclose()
-            raise
+            await _migrated(url, known=marks.known)
+            store = cls(url, marks, restoring=restoring)
+            try:
+                await store._connect()
+                await store.look()  # it may have been closed for longer than partitions were made ahead
+            except BaseException:
+                await store.aclose()
+                raise
+        except StoreAway as away:
+            raise given_up(away, away.__cause__) from away
         return store
 
     async def _connect(self) -> None:
