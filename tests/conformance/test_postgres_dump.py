@@ -50,3 +50,27 @@ def test_the_program_is_only_blamed_for_what_is_its_fault(
     fault = refused(tmp_path / "made.dump")
     assert said in fault.message and hint in fault.hint
     assert ("PATH" in fault.hint) != (said.startswith("permission"))
+
+
+@pytest.mark.parametrize(
+    ("url", "given"),
+    [
+        ("postgresql://a:1,b:2/x", ("a,b", "1,2", "x", "read-write")),
+        ("postgresql://ada:p@a,[::1],c:3/x?target_session_attrs=any", ("a,::1,c", ",,3", "x", "any")),
+        ("postgresql://ada@[::1]:5/x", ("::1", "5", "x", "")),
+        ("postgresql://%2Frun%2Fpg/x", ("/run/pg", "", "x", "")),
+        ("postgresql:///?host=/a,/b&port=1&dbname=y", ("/a,/b", "1", "y", "read-write")),
+    ],
+)
+def test_it_connects_where_the_store_does(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, given: tuple[str, ...]
+) -> None:
+    for name in ("PGHOST", "PGPORT", "PGDATABASE", "PGTARGETSESSIONATTRS"):
+        monkeypatch.delenv(name, raising=False)
+    program = programs / "pg_dump"
+    said = "$PGHOST|$PGPORT|$PGDATABASE|$PGTARGETSESSIONATTRS"
+    program.write_text(f'#!/bin/sh\necho "{said}" >&2\nexit 1\n')
+    program.chmod(0o755)
+    with pytest.raises(StoreFault) as caught:
+        asyncio.run(dump(url, tmp_path / "made.dump", force=False))
+    assert f"failed: {'|'.join(given)};" in caught.value.message

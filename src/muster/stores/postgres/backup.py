@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -12,6 +13,8 @@ from muster.model.errors import Conflict, StoreFault
 from muster.stores.postgres.schema import ENGINE, SCHEMA
 
 PROGRAM = "pg_dump"
+_PLACES = re.compile(r"(?:^|(?<=,))\[?([^,\]]*?)\]?(?::(\d+))?(?=,|$)")
+"""Hosts, each with its port where it has one."""
 _NONE = f"there is no {PROGRAM} on the PATH of the Muster server"
 _OTHER_VERSION = "server version mismatch"
 
@@ -69,13 +72,19 @@ def _environment(url: str) -> dict[str, str]:
     """Where to connect: not in the arguments, which other users see."""
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
+    places = _PLACES.findall(unquote(parts.netloc.rpartition("@")[2]))
+    ports = ",".join(port for _, port in places)
     found = {
-        "PGHOST": given.pop("host", parts.hostname or ""),
-        "PGPORT": given.pop("port", str(parts.port or "")),
+        "PGHOST": given.pop("host", ",".join(host for host, _ in places)),
+        "PGPORT": given.pop("port", ports if ports.strip(",") else ""),
         "PGUSER": given.pop("user", unquote(parts.username or "")),
         "PGPASSWORD": given.pop("password", unquote(parts.password or "")),
-        "PGDATABASE": unquote(parts.path.lstrip("/")),
+        "PGPASSFILE": given.pop("passfile", ""),
+        "PGDATABASE": unquote(parts.path.lstrip("/")) or given.get("dbname") or given.get("database", ""),
     }
+    # As connections are made: the one of several that takes writes.
+    several = "read-write" if "," in found["PGHOST"] else ""
+    found["PGTARGETSESSIONATTRS"] = given.get("target_session_attrs", several)
     found |= {f"PG{name.upper()}": value for name, value in given.items() if name.startswith("ssl")}
     # What it says is told apart by its words.
     return {**handed_on(), "LC_ALL": "C", **{name: value for name, value in found.items() if value}}
