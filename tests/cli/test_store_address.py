@@ -69,6 +69,14 @@ def test_a_parameter_that_nothing_knows(folder: Path, postgres_store: str, words
         assert f"its parameter {named};" in said and fix in said, said
 
 
+def test_a_certificate_that_is_not_there(folder: Path) -> None:
+    url = "postgresql://ada@127.0.0.1:1/x?sslmode=verify-full&sslrootcert=/nowhere/ca.pem"
+    done = run_muster(
+        folder, "serve", "--store", url, env={**os.environ, "MUSTER_SERVE_LISTEN": "127.0.0.1:0"}
+    )
+    assert done.returncode == 7 and "there is no /nowhere/ca.pem, its sslrootcert" in done.stderr, done.stderr
+
+
 @pytest.mark.parametrize("words", [["serve"], ["serve", "--daemon"], ["doctor", "--offline"]])
 def test_of_a_valkey(folder: Path, words: list[str]) -> None:
     for char in "/#?[":

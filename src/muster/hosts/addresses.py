@@ -19,9 +19,10 @@ _CHOICES = {
     "sslnegotiation": ("postgres", "direct"),
     "target_session_attrs": ("any", "primary", "standby", "read-write", "read-only", "prefer-standby"),
 }
+FILES = ("sslcert", "sslkey", "sslrootcert", "sslcrl")
 OPTIONS = (
     *("host", "port", "user", "password", "dbname", "database", "passfile", "service", *_CHOICES),
-    *("sslcert", "sslkey", "sslrootcert", "sslcrl", "sslpassword"),
+    *(*FILES, "sslpassword"),
     *("ssl_min_protocol_version", "ssl_max_protocol_version", "krbsrvname", "gsslib"),
 )
 """What is about the connection.  PostgreSQL takes all others for settings of its own."""

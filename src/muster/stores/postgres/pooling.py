@@ -7,12 +7,13 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 import asyncpg
 
-from muster.hosts.addresses import option_hint, settings_named
+from muster.hosts.addresses import FILES, option_hint, settings_named
 from muster.hosts.keepalive import end_when_unheard
 from muster.model.errors import BadConfig, StoreAway
 from muster.stores.postgres.faults import TRIED_AGAIN, classify
@@ -96,6 +97,11 @@ async def connected(url: str, **settings: Any) -> asyncpg.Connection:
         if not names:
             raise
         raise _unusable(f"PostgreSQL refuses its parameter {names[0]}", option_hint(names[0])) from None
+    except FileNotFoundError:
+        # That of a socket is named in it; a certificate's is not, and may be there again later.
+        if said := _absent(url):
+            raise OSError(said) from None
+        raise
     except ValueError as error:
         if isinstance(error, OSError):  # a certificate, which is the server's
             raise
@@ -103,6 +109,14 @@ async def connected(url: str, **settings: Any) -> asyncpg.Connection:
         said = f": {error}" if isinstance(error, asyncpg.ClientConfigurationError) else ""
         fix = "look at its host, port and parameters, and at PGHOST, PGPORT, PGSSLMODE and the like"
         raise _unusable(f"nobody can connect with it{said}", fix) from None
+
+
+def _absent(url: str) -> str:
+    """The first file of the address that is not there, in words."""
+    for name, path in parse_qsl(urlsplit(url).query):
+        if name in FILES and not Path(path).exists():
+            return f"there is no {path}, its {name}"
+    return ""
 
 
 def _unusable(problem: str, hint: str) -> BadConfig:
