@@ -54,7 +54,7 @@ class SharedServer:
     ) -> None:
         """`options` besides the usual ones; `env`: instead of this process's."""
         self.folder, self._store = folder, store
-        self._options, self._env = options, env
+        self._options, self.env = options, env
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -73,7 +73,7 @@ class SharedServer:
             *self._options,
         ]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(argv, cwd=self.folder, stdout=log, stderr=log, env=self._env)
+            self.process = subprocess.Popen(argv, cwd=self.folder, stdout=log, stderr=log, env=self.env)
 
     def start(self) -> None:
         self.begin()
@@ -186,6 +186,10 @@ class FarWorkers:
     def post(self, verb: str, **content: Any) -> Any:
         with contextlib.closing(self._api()) as api:
             return Api(api._transport, self._own).post(f"/worker/v1/{verb}", content)
+
+    def ask_at(self, api: Callable[[], Api]) -> None:
+        """Another server, from now on."""
+        self._api = api
 
     def claim(self, slots: int = 1, wait_s: int = 0, request: str = "") -> list[Any]:
         verb = f"claim?wait={wait_s}" if wait_s else "claim"

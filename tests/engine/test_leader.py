@@ -153,6 +153,16 @@ def test_an_owner_that_takes_over_ends_the_place_of_a_server(rig: Rig) -> None:
     assert ask(rig, A) == Led(term=3, leader=A, took=True)
 
 
+def test_whose_clock_is_wrong_is_told_to_all_until_it_is_set_or_has_ended(rig: Rig) -> None:
+    assert ask(rig, A, wrong_ms=600_000).clocks == {A: 600_000}
+    assert ask(rig, B, wrong_ms=-7_000).clocks == {A: 600_000, B: -7_000}
+    rig.clock.advance(10)
+    ask(rig, A)
+    assert ask(rig, B, wrong_ms=-7_000).clocks == {B: -7_000}
+    ask(rig, B, give_up=True)
+    assert ask(rig, A).clocks == {}
+
+
 def test_servers_of_one_store_have_the_same_keys(rig: Rig) -> None:
     assert rig.do(c.Join(seal_key="s1", vault_keys=("v1",))).first
     for keys in (("v1", "v2"), ("v2", "v1")):

@@ -51,7 +51,13 @@ class Revoked:
     def of_worker(self) -> str:
         """The token of W1 behind which hers stands, which she has not used yet."""
         vouched = Vouched(W1, f"key {hash_of(FOLDER)}", frozenset({"claude"}))
-        return worker_token(self.site.owner.vault, DEFAULT_WORKSPACE, hash_of(self.token), vouched)
+        return worker_token(
+            self.site.owner.vault,
+            DEFAULT_WORKSPACE,
+            hash_of(self.token),
+            vouched,
+            self.site.backend.clock.wall_ms(),
+        )
 
     def held(self, target: str, body: Any) -> Held:
         """Returns once it was let in."""

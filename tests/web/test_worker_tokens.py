@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -18,8 +19,8 @@ from muster.client.crew import HttpCrew
 from muster.model import commands as c
 from muster.model import jwt
 from muster.model.access import Right, Role, Vouched
-from muster.model.errors import NotAllowed
-from muster.web import worker_tokens
+from muster.model.errors import NotAllowed, Unavailable
+from muster.web import gate, worker_tokens
 from muster.web.gate import Exposure, NetworkGate
 from muster.web.identity import hash_of
 from muster.web.worker_tokens import KEY_S, SKEW_S, TOKEN_S, worker_token
@@ -28,19 +29,19 @@ BEAT = "/worker/v1/heartbeat"
 
 
 class Clock:
-    """That of the servers."""
+    """That of the store."""
 
     def __init__(self) -> None:
         self.now_s = 1_800_000_000.0
 
-    def time(self) -> float:
-        return self.now_s
+    def wall_ms(self) -> int:
+        return int(self.now_s * 1000)
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(site: Site, monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
-    monkeypatch.setattr(worker_tokens, "time", found)
+    monkeypatch.setattr(site.backend.clock, "wall_ms", found.wall_ms)
     return found
 
 
@@ -55,6 +56,10 @@ def far(port: int, token: str) -> Host:
     found = Host(port, token, "key of a folder")
     assert found.register(W1)[0] == 200
     return found
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def beat(port: int, token: str, worker_id: str = W1, **headers: str) -> tuple[int, Any]:
@@ -94,7 +99,7 @@ def test_it_counts_for_its_time_and_a_servers_clock_may_be_a_little_wrong(
     for after_s, status in [
         (0, 200),
         (-SKEW_S, 200),
-        (-SKEW_S - 2, 401),
+        (-SKEW_S - 2, 503),
         (TOKEN_S + SKEW_S - 2, 200),
         (TOKEN_S + SKEW_S + 1, 401),
         (KEY_S * 3, 401),
@@ -169,7 +174,7 @@ def test_it_opens_no_other_workspace(site: Site, far: Host, port: int, people: P
     assert (status, told["code"]) == (403, "forbidden")
     (acme,) = [one["id"] for one in site.get("/api/v1/workspaces") if one["name"] == "acme"]
     vouched = Vouched(W1, claims(own)["by"], frozenset({"claude"}))
-    mixed = worker_token(site.owner.vault, acme, claims(own)["tok"], vouched)
+    mixed = worker_token(site.owner.vault, acme, claims(own)["tok"], vouched, now_ms())
     assert beat(port, mixed)[0] == 401, "a member of one workspace stands behind a worker of another"
     eve = Host(port, theirs, "key of a folder")
     assert eve.renew(W1)[0] == 404, "it is none of acme's, whatever key is shown"
@@ -324,6 +329,26 @@ def test_our_worker_goes_on_when_its_token_has_ended_and_ends_when_it_gets_no_ot
     revoke(site, people)
     with pytest.raises(NotAllowed, match="was revoked"):
         crew.claim(c.Claim(worker_id=W1, request_id="s"), wait_s=0)
+
+
+def test_our_worker_goes_on_trying_where_a_token_that_it_was_just_given_is_not_taken(
+    port: int, token: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by servers that do not agree on the time: none of them has said that it may not."""
+    crew = HttpCrew(f"http://127.0.0.1:{port}", token, key="key")
+    crew.register(registration())
+
+    def refused(*_: object) -> None:
+        raise NotAllowed("the token has expired; nothing was changed")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(gate, "valid_claims", refused)
+        for request in ("r", "s"):
+            with pytest.raises(Unavailable, match="has expired"):
+                crew.claim(c.Claim(worker_id=W1, request_id=request), wait_s=0)
+    assert crew.claim(c.Claim(worker_id=W1, request_id="s"), wait_s=0).jobs == ()
+    (warning,) = [one for one in caplog.records if one.name == "muster.client.crew"]
+    assert "has expired" in warning.getMessage()
 
 
 def test_our_worker_that_its_server_no_longer_knows_is_told_so(port: int, token: str) -> None:

@@ -164,6 +164,7 @@ class Server:
                 absences=self.batcher.absences,
                 settings=shared_settings(config),
                 keys=self._keys.names,
+                wrong_ms=lambda: self.store.clock.wrong_ms,
                 hear=self._hear,
             )
             self.runtime.start()
@@ -200,6 +201,7 @@ class Server:
 
     def _hear(self, led: Led) -> None:
         self._keys.hear(led.vault_key, led.given_up)
+        self.store.clock.servers = led.clocks
         if self._came_first is None:
             self._came_first = not led.others_are_up
 
@@ -221,6 +223,7 @@ class Server:
                 wakeups=self.runtime.wakeups,
                 owner=self if workspace_id == DEFAULT_WORKSPACE else GuestOwner(self),
                 closing=closing,
+                clock=self.store.clock,
                 reader=readers_of(self._config),
             )
 

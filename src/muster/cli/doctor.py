@@ -14,7 +14,7 @@ from pathlib import Path
 
 from muster.app.settings import KINDS, load_with_origins
 from muster.cli.context import project_of, server_of
-from muster.cli.doctor_store import REPLY_S, guarded, of_address, of_folder
+from muster.cli.doctor_store import REPLY_S, guarded, of_address, of_folder, wrong_clocks
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.login import whoami
 from muster.cli.output import Screen, clean
@@ -79,7 +79,10 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield guarded("SQLite", _sqlite)
     yield _git()
     if (server := server_of(args)) is not None:
-        yield guarded("server", partial(_server, server))
+        known = guarded("server", partial(_server, server))
+        yield known
+        if known.ok:
+            yield from wrong_clocks(Connection(server.url, server.token, server.ca))
         return
     try:
         project = project_of(args)

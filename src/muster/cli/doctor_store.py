@@ -13,8 +13,9 @@ from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.config.values import STORES, has_password, without_password, without_stars
 from muster.hosts.addresses import database_flaw
-from muster.model.errors import BadInput, MusterError
+from muster.model.errors import BadInput, Forbidden, MusterError, NotFound
 from muster.model.findings import Check
+from muster.ports.store_clock import apart
 
 REPLY_S = 5.0
 
@@ -60,6 +61,7 @@ def of_folder(project: Project, settings: ServeSettings) -> Iterator[Check]:
         yield guarded("store", lambda: _store(project, kept))
         yield guarded("leader", lambda: _leader(project, pid))
         yield guarded("settings", lambda: _settings(project))
+        yield from wrong_clocks(Connection(project.socket))
     elif pid is None:
         yield Check("server", None, "not running: `muster serve` starts it")
     else:
@@ -111,6 +113,21 @@ def _settings(project: Project) -> Check:
         return Check("settings", True, "no others than those of the server that leads")
     fix = "give all servers the same: muster config show in the folder of each"
     return Check("settings", False, f"not those of {told['leader']}: {'; '.join(told['differs'])}", fix)
+
+
+def wrong_clocks(connection: Connection) -> Iterator[Check]:
+    """Of all servers of a store, as any of them tells; nothing where they are right, or we may not know."""
+    try:
+        with closing(Api(connection, reply_s=REPLY_S)) as api:
+            told = api.get("/api/v1/coordinator/status").get("wrongClocks", {})
+    except (Forbidden, NotFound):
+        return
+    except MusterError as error:
+        yield Check("clocks", False, error.message, error.hint)
+        return
+    for server, wrong_ms in sorted(told.items()):
+        said = f"that of {server} is {apart(wrong_ms)} the database's"
+        yield Check("clocks", False, said, "set the clock of its host: timedatectl set-ntp true")
 
 
 def _leader(project: Project, pid: int | None) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -34,6 +35,8 @@ from muster.ports.crew import COMMANDS
 if TYPE_CHECKING:
     from muster.client.api import Transport
     from muster.client.remote import ServerUrl
+
+log = logging.getLogger(__name__)
 
 A = TypeVar("A", bound=Answer)
 
@@ -95,6 +98,7 @@ class HttpCrew:
         self._seen = ""
         """The newest commit of the servers' that this worker was told of."""
         self._renewing = threading.Lock()
+        self._not_taken_told = False
         self._places = places_of(os.fspath(socket), ca)
         self._socket = socket
         self._token = token
@@ -212,7 +216,25 @@ class HttpCrew:
         except Forbidden:
             raise
         except NotAllowed:  # this host has slept, or the server's keys are others by now
-            return self._ask(method, target, body, answer, wait_s, headers=_bearer(self._renew(own)) | more)
+            own = self._renew(own)
+        at = self._places.now if self._places is not None else None
+        try:
+            return self._ask(method, target, body, answer, wait_s, headers=_bearer(own) | more)
+        except Forbidden:
+            raise
+        except NotAllowed as error:
+            if at is not None and self._places is not None and self._places.several:
+                self._places.leave(at)
+                self._leave(at)
+            raise self._not_taken(error) from error
+
+    def _not_taken(self, error: NotAllowed) -> Unavailable:
+        """One server has just given the token, for what the worker was started with, and another one does not
+        take it, as where its clock is wrong: that ends no attempt."""
+        if not self._not_taken_told:
+            self._not_taken_told = True
+            log.warning("a server does not take the token that was just given, and is asked again: %s", error)
+        return Unavailable(f"the token that was just given is not taken: {error.message}", error.hint)
 
     def _renew(self, own: _OwnToken) -> _OwnToken:
         """Unless another thread has done so.  Raises Conflict for a worker that has ended, or that a store which

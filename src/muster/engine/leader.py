@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from muster.engine.clock_jumps import STORE_SET_MS
 from muster.engine.fence import present_term
-from muster.engine.server_keys import given_up, note_server, sealing_key
+from muster.engine.server_keys import given_up, note_server, sealing_key, wrong_clocks
 from muster.engine.service import Service
 from muster.engine.views import Views
 from muster.engine.workers import Workers
@@ -59,7 +59,11 @@ async def lead(views: Views, command: Lead, workers: Workers) -> Led:
     place = _by_the_clock_as_it_is(kept, command, now_ms)
     others = await note_server(tx, command, now_ms)
     led = Led(
-        vault_key=await sealing_key(tx), given_up=await given_up(tx), at_ms=now_ms, others_are_up=others
+        vault_key=await sealing_key(tx),
+        given_up=await given_up(tx),
+        at_ms=now_ms,
+        others_are_up=bool(others),
+        clocks=wrong_clocks(others.values(), command),
     )
     taken = now_ms < place.until_ms and place.term == await present_term(tx)
     if taken and place.server != command.server:
@@ -123,13 +127,14 @@ class Leader:
         absences: Callable[[], int],
         settings: Mapping[str, str],
         keys: Callable[[], tuple[str, ...]] = tuple,
+        wrong_ms: Callable[[], int] = int,
         hear: Callable[[Led], None] = lambda _: None,
         lease_s: float = LEASE_S,
     ) -> None:
         """`loops` makes those of a term, which was asked for at a time of `clock`.
 
-        `elapsed_ms` counts suspend.  `place`, `settings` and `keys`: as Lead has them.  `hear` is told each
-        answer.
+        `elapsed_ms` counts suspend.  `place`, `settings`, `keys` and `wrong_ms`: as Lead has them.  `hear` is
+        told each answer.
         """
         self.clock = clock
         self.term = 0
@@ -146,7 +151,7 @@ class Leader:
         )
         self._trust_ms = int(max(lease_s - MARGIN_S, lease_s / 2) * 1000)
         self._elapsed_ms, self._absences = elapsed_ms, absences
-        self._keys, self._hear = keys, hear
+        self._keys, self._wrong_ms, self._hear = keys, wrong_ms, hear
         self._absences_seen = absences()
         self._trusted_until_ms = 0
         self._store_ahead_ms: int | None = None
@@ -183,7 +188,13 @@ class Leader:
             async with asyncio.timeout(max(0.0, left_s)):
                 unheard, ahead_ms = absences != self._absences_seen, self._store_ahead_ms
                 expects_ms = None if ahead_ms is None else asked.mono_ms + ahead_ms
-                asking = replace(self._lead, unheard=unheard, expects_ms=expects_ms, keys=self._keys())
+                asking = replace(
+                    self._lead,
+                    unheard=unheard,
+                    expects_ms=expects_ms,
+                    keys=self._keys(),
+                    wrong_ms=self._wrong_ms(),
+                )
                 led = await self._engine.execute(asking)
         except (MusterError, TimeoutError) as error:
             self._tell_of(str(error) or "the store does not answer")

@@ -7,7 +7,7 @@ have, is known from their asking for the coordinator's place.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -35,6 +35,8 @@ class _Server(Struct, frozen=True):
     place: str
     at_ms: int
     keys: tuple[str, ...]
+    wrong_ms: int = 0
+    """As in Lead."""
 
 
 def keys_of(seal_key: str, vault_key: str, copy: str = "") -> str:
@@ -53,8 +55,8 @@ async def given_up(tx: Transaction) -> tuple[str, ...]:
     return tuple((await tx.store_meta(_GIVEN_UP) or "").split())
 
 
-async def note_server(tx: Transaction, command: Lead, now_ms: int) -> bool:
-    """That it is up, and which keys it has; or that it ends.  Whether others are up."""
+async def note_server(tx: Transaction, command: Lead, now_ms: int) -> dict[str, _Server]:
+    """That it is up, which keys it has and how wrong its clock is; or that it ends.  Others that are up."""
     known = await _servers(tx)
     before = known.pop(command.server, None)
     living = {
@@ -62,15 +64,21 @@ async def note_server(tx: Transaction, command: Lead, now_ms: int) -> bool:
         for name, one in known.items()
         if _up(one, now_ms) and (not one.place or one.place != command.place)
     }
-    others = bool(living)
+    others = dict(living)
     if not command.give_up:
         if before and before.keys == command.keys and 0 <= now_ms - before.at_ms < _NOTED_MS:
             return others
-        living[command.server] = _Server(command.named, command.place, now_ms, command.keys)
+        living[command.server] = _Server(command.named, command.place, now_ms, command.keys, command.wrong_ms)
     elif before is None:
         return others
     await tx.set_store_meta(_SERVERS, msgspec.json.encode(living).decode())
     return others
+
+
+def wrong_clocks(others: Iterable[_Server], command: Lead) -> dict[str, int]:
+    """By the names of servers, with that of the one that asks."""
+    every = [*((one.named, one.wrong_ms) for one in others), (command.named, command.wrong_ms)]
+    return {named: wrong_ms for named, wrong_ms in every if wrong_ms}
 
 
 async def _servers(tx: Transaction) -> dict[str, _Server]:

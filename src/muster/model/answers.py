@@ -217,6 +217,8 @@ class Led(Answer, frozen=True, kw_only=True):
     """By the store's clock."""
     others_are_up: bool = False
     """Other servers of the store, as far as is known."""
+    clocks: dict[str, int] = field(default_factory=dict)
+    """Servers that are up and whose clock is wrong, and by how many milliseconds it is ahead of the store's."""
     last_term: int = 0
     """Told to who ends: whoever leads from now on has a higher one."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -118,7 +117,7 @@ async def add_token(web: Backend, request: Request, body: TokenBody) -> Reply:
     _refuse_wider(web, request.identity, body)
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     given = {name: getattr(body, name) for name in TokenBody.__struct_fields__}
-    given["expires_s"] = _time_given(request.identity, body.expires_s)
+    given["expires_s"] = _time_given(request.identity, body.expires_s, web.clock.wall_ms())
     added = await web.engine.execute(c.AddToken(**given, token_hash=hash_of(secret)))
     assert isinstance(added, TokenAdded)
     return json_reply(NewToken(added.id, secret, added.expires_at_ms), 201)
@@ -148,14 +147,14 @@ def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:
         raise error
 
 
-def _time_given(who: Caller | None, asked_s: int) -> int:
+def _time_given(who: Caller | None, asked_s: int, now_ms: int) -> int:
     """At most as long as the token that asks counts, and so long where no time is named; 0: for ever.
 
     Raises Forbidden.
     """
     if who is None or who.expires_at_ms is None:
         return asked_s
-    left_s = int(who.expires_at_ms / 1000 - time.time())
+    left_s = (who.expires_at_ms - now_ms) // 1000
     if left_s < max(asked_s, 1):
         error = Forbidden(
             "your token expires before the new one would; nothing was changed",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -22,6 +24,7 @@ from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Runtime, Wakeups
 from muster.ports.store import Reads
+from muster.ports.store_clock import StoreClock
 from muster.ports.vault import Vault
 from muster.ports.works import Works
 from muster.web.event_counts import EventCounts
@@ -157,6 +160,15 @@ class OwnerActions(Protocol):
         """Ticks the boxes of what the plan of this name has completed since, or if `rewrite` ever, now."""
 
 
+class OwnClock:
+    """Of a store that has no other clock than this host's."""
+
+    servers: Mapping[str, int] = MappingProxyType({})
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
 class Backend(Struct, frozen=True, kw_only=True):
     """One workspace's: what is asked through it finds nothing of any other."""
 
@@ -168,6 +180,8 @@ class Backend(Struct, frozen=True, kw_only=True):
     queries: Queries
     wakeups: Wakeups
     owner: OwnerActions
+    clock: StoreClock = field(default_factory=OwnClock)
+    """Whether a token counts is told by it."""
     closing: asyncio.Event = field(default_factory=asyncio.Event)
     feeds: dict[str, EventFeed] = field(default_factory=dict)
     """Those that somebody follows, or has followed."""

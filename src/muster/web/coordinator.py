@@ -41,6 +41,9 @@ class Coordinator(Struct, frozen=True, kw_only=True, rename="camel"):
     """Which other server of the same store leads; empty: this one does, or nobody."""
     differs: tuple[str, ...]
     """Settings of this server that are not those of the one that leads."""
+    wrong_clocks: dict[str, int]
+    """Servers of the store whose hosts' clocks are wrong, and by how many milliseconds each is ahead of the
+    database's."""
     last_reconcile_at_ms: int | None
     """When the coordinator last looked at all workers and leases."""
     workers: dict[str, int]
@@ -120,6 +123,7 @@ async def status(web: Backend, request: Request) -> Coordinator:
         term=web.owner.term,
         leader=web.owner.leader,
         differs=web.owner.differs,
+        wrong_clocks=dict(web.clock.servers),
         last_reconcile_at_ms=web.owner.looked_at_ms,
         workers={
             str(state): count

@@ -80,7 +80,7 @@ async def identify(web: Backend, exposure: Exposure, request: Request) -> Caller
         raise NotAllowed("this needs a token; nothing was changed", HOW)
     bearer = scheme == "bearer"
     if bearer and looks_like(secret):
-        claims = valid_claims(web.owner.vault, secret)
+        claims = valid_claims(web.owner.vault, secret, web.clock.wall_ms())
         return await _member(web, await web.reads.token(claims.tok), claims)
     found = await web.reads.token(hash_of(secret)) if bearer else None
     if found is None and (attempt := await attempt_over_network(web, request)) is not None:
@@ -105,7 +105,7 @@ async def _member(
     if found is None:
         raise NotAllowed("nobody is known by this token; nothing was changed", HOW)
     token, member = found
-    wall_ms = int(time.time() * 1000)
+    wall_ms = web.clock.wall_ms()
     refused = token.refused(wall_ms) or ("" if member else "is that of a member who is gone")
     if session:
         parent = await web.of(token.workspace_id).reads.token_of_id(parent_of(session))

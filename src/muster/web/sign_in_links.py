@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from urllib.parse import quote
 
 import msgspec
@@ -48,7 +47,7 @@ async def make_link(web: Backend, request: Request) -> Reply:
             "a link stands for a person's token, and this has come without one; nothing was changed",
             "on the server's own machine: muster ui",
         )
-    until_ms = time.time_ns() // 1_000_000 + LINK_S * 1000
+    until_ms = web.clock.wall_ms() + LINK_S * 1000
     link = LinkClaims(secrets.token_urlsafe(24), found[0].id, web.workspace_id, until_ms)
     code = web.owner.vault.seal(msgspec.json.encode(link).decode(), PURPOSE)
     return json_reply(SignInLink(f"{ENTER}?code={quote(code, safe='')}", until_ms), 201)

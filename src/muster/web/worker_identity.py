@@ -42,7 +42,9 @@ def own_token(web: Backend, request: Request, worker_id: str, agents: Collection
         return None
     vouched = Vouched(worker_id, speaker(request), frozenset(agents))
     _, _, secret = request.header(b"authorization").partition(" ")
-    token = worker_token(web.owner.vault, web.workspace_id, hash_of(secret.strip()), vouched)
+    token = worker_token(
+        web.owner.vault, web.workspace_id, hash_of(secret.strip()), vouched, web.clock.wall_ms()
+    )
     return WorkerToken(token=token, token_s=TOKEN_S)
 
 

@@ -7,20 +7,18 @@ for each member's token.  What has that key, or the database, makes none without
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from muster.model import jwt
 from muster.model.access import Vouched
-from muster.model.errors import BadInput, NotAllowed
+from muster.model.errors import BadInput, NotAllowed, Unavailable
 from muster.ports.vault import Vault
 
 TOKEN_S = 300
 SKEW_S = 60
-"""The clocks of two servers of a store may be that far apart."""
+"""What two servers of a store take for its clock may be that far apart, as when that was set just now."""
 KEY_S = 3600
 """What a key signs lasts TOKEN_S, so an old one proves nothing soon after its hour."""
 AUDIENCE = "muster-worker"
@@ -50,9 +48,9 @@ class WorkerClaims(Struct, frozen=True, kw_only=True):
 _CLAIMS = msgspec.json.Decoder(WorkerClaims)
 
 
-def worker_token(vault: Vault, workspace_id: int, token_hash: str, vouched: Vouched) -> str:
-    """Raises BadInput for more agents than it can name, and as the vault."""
-    now_s = int(time.time())
+def worker_token(vault: Vault, workspace_id: int, token_hash: str, vouched: Vouched, now_ms: int) -> str:
+    """`now_ms` by the store's clock.  Raises BadInput for more agents than it can name, and as the vault."""
+    now_s = now_ms // 1000
     claims = WorkerClaims(
         aud=AUDIENCE,
         sub=vouched.worker_id,
@@ -86,17 +84,18 @@ def signed_claims(vault: Vault, token: str) -> WorkerClaims | None:
         return None
 
 
-def valid_claims(vault: Vault, token: str) -> WorkerClaims:
-    """Raises NotAllowed."""
-    claims, now_s = signed_claims(vault, token), time.time()
+def valid_claims(vault: Vault, token: str, now_ms: int) -> WorkerClaims:
+    """`now_ms` by the store's clock.  Raises NotAllowed, and Unavailable for one that may count in a moment."""
+    claims, now_s = signed_claims(vault, token), now_ms / 1000
     if claims is None:
         raise NotAllowed("this worker's token is none of ours; nothing was changed", _AGAIN)
     if claims.exp + SKEW_S <= now_s:
         raise NotAllowed(f"the token of {claims.sub} has expired; nothing was changed", _AGAIN)
     if claims.iat - SKEW_S > now_s:
-        raise NotAllowed(
+        # One of ours all the same: whoever has it is to try again, and not to end.
+        raise Unavailable(
             f"the token of {claims.sub} is from a time to come; nothing was changed",
-            "set the clocks of the servers: they are more than a minute apart",
+            "try again: another server of the store takes its clock for another one; muster doctor names it",
         )
     return claims
 

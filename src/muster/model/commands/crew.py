@@ -183,6 +183,8 @@ class Lead(Command, frozen=True, kw_only=True):
     """The names of its keys that open secrets."""
     place: str = ""
     """Its host and folder, where one server runs at a time: it stands in the place of the one before it."""
+    wrong_ms: Signed = 0
+    """So far its host's clock is ahead of the store's, where that is too far."""
 
 
 class Join(Command, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from muster.model.errors import (
 from muster.ports.locks import Ahead
 from muster.stores.postgres.backup import dump
 from muster.stores.postgres.copy_mark import copy_mark
+from muster.stores.postgres.database_clock import DatabaseClock, HostTime
 from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.flow import Flow
 from muster.stores.postgres.known import StoreKnown
@@ -74,6 +75,7 @@ class PostgresStore:
 
     def __init__(self, url: str, marks: Marks, *, restoring: bool) -> None:
         self._url, self._marks, self._restoring = url, marks, restoring
+        self.clock = DatabaseClock()
         self._known = StoreKnown()
         self._addresses = Addresses(url)
         self._flow = Flow()
@@ -238,7 +240,9 @@ class PostgresStore:
 
     async def _compare(self, connection: asyncpg.Connection) -> DatabaseState:
         """Halts where the database is behind, and goes on where it no longer is: it may be another server's."""
+        asked = HostTime.now()
         standing, missing = await self._marks.look(connection)
+        self.clock.heard(standing.wall_ms, asked)
         self.lost = missing or _told(standing.halted)
         if missing and not self._restoring:
             await connection.execute(_STORE.by_name["halt"], missing, standing.life)

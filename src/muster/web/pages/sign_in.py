@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import secrets
-import time
 
 import msgspec
 
@@ -78,7 +77,7 @@ async def _by_link(web: Backend, code: str) -> str:
     except (StoreRefused, msgspec.DecodeError) as error:
         raise NotAllowed("this is no link of this server", _AGAIN) from error
     secret = session_secret(link.nonce, link.token)
-    if link.until_ms < _now_ms():
+    if link.until_ms < web.clock.wall_ms():
         raise NotAllowed("this link is too old; nobody was let in", _AGAIN)
     if link.nonce in _in_use or await web.reads.token(hash_of(secret)) is not None:
         raise _used()
@@ -112,13 +111,13 @@ async def _by_token(web: Backend, given: str) -> str:
 
 async def _open_session(web: Backend, token: Token | None, secret: str) -> None:
     """At most what the token may, and for as long.  Raises NotAllowed."""
-    refused = "is gone" if token is None else token.refused(_now_ms())
+    refused = "is gone" if token is None else token.refused(web.clock.wall_ms())
     role = next((one.role for one in await web.reads.members() if token and one.name == token.member), None)
     if token is None or refused or role is None:
         raise NotAllowed(
             f"the token {refused or 'is that of a member who is gone'}; nobody was let in", _AGAIN
         )
-    left_s = math.inf if token.expires_at_ms is None else (token.expires_at_ms - _now_ms()) / 1000
+    left_s = math.inf if token.expires_at_ms is None else (token.expires_at_ms - web.clock.wall_ms()) / 1000
     await web.engine.execute(
         c.AddToken(
             name=BROWSER,
@@ -146,7 +145,3 @@ async def sign_out(web: Backend, request: Request) -> Reply:
 def gone(request: Request) -> Reply:
     headers = (("location", ENTER), cookie(request, "", 0), ("cache-control", "no-store"))
     return Reply(303, b"", "text/plain", headers)
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
