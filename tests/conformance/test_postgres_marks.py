@@ -14,7 +14,7 @@ from store_rows import NOW, make_event, new_task, writes
 from muster.model.errors import CommitUnknown, MusterError, StoreAway, StoreRefused, StoreRewound
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.ports.store import Transaction
-from muster.stores.postgres.marks import last_note
+from muster.stores.postgres.marks import last_note, missing_commits
 from muster.stores.postgres.pooling import TryLater, each_server
 from muster.stores.postgres.store import PostgresStore
 from postgres_databases import run_sql
@@ -217,6 +217,50 @@ def test_another_life_begins_with_what_is_there(postgres_store: str, copies: Cop
             assert "restored" in store.fault.message
 
     asyncio.run(work())
+
+
+@pytest.mark.parametrize("first", ["who has seen all", "who has seen less", "nobody"])
+def test_a_person_is_told_of_what_any_server_has_found_missing(
+    postgres_store: str, copies: Copies, tmp_path: Path, first: str
+) -> None:
+    """Also in the folder of a server that has ended before the others did, which has seen less."""
+    witness = tmp_path / "a.witness"
+
+    async def work() -> None:
+        async with opened(postgres_store) as store:
+            await add(store, 1)
+        await copies.keep()
+        async with opened(postgres_store) as left_up:
+            async with opened(postgres_store, witness) as ended:
+                await add(ended, 2)
+            async with opened(postgres_store) as other:
+                await add(other, 3)
+                await add(other, 4)
+            await left_up.look()
+            await copies.swap()
+            if first == "who has seen less":
+                async with opened(postgres_store, witness) as again:
+                    less = said_missing(again)
+            if first != "nobody":
+                await until_there(left_up)
+                all_of_it = said_missing(left_up)
+            async with opened(postgres_store, witness, restoring=True) as restoring:
+                if first == "nobody":
+                    assert restoring.lost.endswith(" (of the server of this folder alone, as it has noted)")
+                else:
+                    assert restoring.lost == all_of_it
+            if first == "who has seen less":
+                assert missing_commits(less) < missing_commits(all_of_it)
+                async with opened(postgres_store) as new:
+                    assert said_missing(new) == all_of_it, "whoever has seen more corrects it"
+
+    asyncio.run(work())
+
+
+def said_missing(store: PostgresStore) -> str:
+    assert store.fault is not None
+    words = store.fault.message.removeprefix("the database is older than the work it is about: ")
+    return words.removesuffix("; nothing more is written")
 
 
 def test_what_was_decided_before_the_store_was_halted_is_not_committed_after_it(postgres_store: str) -> None:

@@ -20,6 +20,7 @@ from several_servers import QUICK, Servers, SharedServer
 
 DOCS = Path(__file__).parents[2] / "docs" / "several-servers.md"
 SETTING = re.compile(r"(\w+) = ('[^']*'|\w+)")
+LOST, HALTED = re.compile(r"  lost  (.*)"), re.compile(r"the work it is about: (.*); nothing more is written")
 OWNER = ("CREATE ROLE muster LOGIN CREATEROLE", "CREATE DATABASE muster OWNER muster")
 
 
@@ -109,6 +110,11 @@ def titles(servers: Servers, server: SharedServer) -> set[str]:
         return {one["title"] for one in api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})}
 
 
+def messages(servers: Servers, server: SharedServer) -> list[str]:
+    with contextlib.closing(servers.api(server)) as api:
+        return [one["message"] for one in api.get("/api/v1/events", {"limit": 1000})]
+
+
 def go_on(cluster: Cluster, server: SharedServer) -> str:
     """The last line of the docs, in that folder; what `muster db restored` has said."""
     words = cluster.lines[-1].removeprefix("cd server-a && ").split(" && ")
@@ -143,7 +149,9 @@ def test_the_cluster_as_of_a_moment_and_a_dump_go_on(cluster: Cluster, tmp_path:
 
         cluster.restore(moment)
         until(lambda: "are missing; nothing more is written" in b.log(), "who was left up has halted")
-        assert "that servers have acknowledged are missing" in go_on(cluster, a)
+        told = LOST.findall(go_on(cluster, a))[0]
+        assert told.startswith(HALTED.findall(b.log())[0]), "the same as the servers say"
+        assert any(told in message for message in messages(servers, a)), "and so says the audit"
         until(b.ready, "it goes on by itself")
         expected = {"before the base backup", "before the moment"}
         assert titles(servers, a) == titles(servers, b) == expected

@@ -25,6 +25,7 @@ SLOTS = 5
 """Rows of one server: one for each connection that it writes by, and number 0 for what begins a connection."""
 KEPT_DAYS = 30
 """So long a server's marks are kept after its last one."""
+_MISSING = " that servers have acknowledged are missing"
 LIFE_MISSING = "that it was restored is missing, and all that was committed since"
 _DAY_MS = 86_400_000
 _FIELDS = struct.Struct(f"<16s16s{3 + SLOTS}Q")
@@ -85,6 +86,12 @@ class DatabaseState(NamedTuple):
     wall_ms: int
     marks: dict[Slot, int]
     recent: frozenset[Slot]
+
+
+def missing_commits(words: str) -> int:
+    """How many that are by what a server has found to be missing, in words; 0 where these are of other things."""
+    count = words.partition(_MISSING)[0].partition(" ")[0] if _MISSING in words else ""
+    return int(count) if count.isascii() and count.isdigit() else 0
 
 
 def last_note(path: Path) -> Note | None:
@@ -254,7 +261,7 @@ class Marks:
         if not count:
             return ""
         epochs = f"; attempts were granted up to number {self.epoch}" if self.epoch > standing.epoch else ""
-        return f"{counted(count, 'commit')} that servers have acknowledged are missing{epochs}"
+        return f"{counted(count, 'commit')}{_MISSING}{epochs}"
 
     def _begin(self, wall_ms: int) -> None:
         """From here on this process's own notes count."""

@@ -29,7 +29,7 @@ from muster.stores.postgres.database_clock import DatabaseClock, HostTime
 from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.flow import Flow
 from muster.stores.postgres.known import StoreKnown
-from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks
+from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks, missing_commits
 from muster.stores.postgres.pooling import Addresses, Connections, TryLater
 from muster.stores.postgres.reads import PostgresReads
 from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest_schema
@@ -243,10 +243,15 @@ class PostgresStore:
         asked = HostTime.now()
         standing, missing = await self._marks.look(connection)
         self.clock.heard(standing.wall_ms, asked)
-        self.lost = missing or _told(standing.halted)
+        told = _told(standing.halted)
+        more = missing_commits(missing) > missing_commits(told)
+        reason = missing if more else told or missing
+        self.lost = _with_own(told, missing) if more else reason
         if missing and not self._restoring:
             await connection.execute(_STORE.by_name["halt"], missing, standing.life)
-        if halted := missing or standing.halted:
+            if more and told:
+                await connection.execute(_STORE.by_name["halt_for_more"], missing, told, standing.life)
+        if halted := reason or standing.halted:
             self._halted(halted)
         elif self._fault is not None:
             self._fault = None
@@ -352,6 +357,12 @@ def _told(halted: str | None) -> str:
     if halted is None or halted.startswith(RESTORING) or copy_mark(halted) is not None:
         return ""
     return halted
+
+
+def _with_own(told: str, missing: str) -> str:
+    """Where this folder's server has lost more than others had seen of it: nobody has counted all."""
+    of_one = "of the server of this folder alone, as it has noted"
+    return f"{told} ({of_one}: {missing_commits(missing)})" if told else f"{missing} ({of_one})"
 
 
 class CommitPlace(NamedTuple):

@@ -319,6 +319,10 @@ SELECT prune_mixed_month(?1, ?2)
 -- Not where it was restored since that was found.
 INSERT INTO halt (number, reason) SELECT 1, ?1 WHERE present_life() = ?2 ON CONFLICT DO NOTHING
 
+-- name: halt_for_more
+-- What is missing, by whoever has seen more of it than the one who has halted.
+UPDATE halt SET reason = ?1 WHERE reason = ?2 AND present_life() = ?3
+
 -- name: any_pruned
 SELECT EXISTS (SELECT 1 FROM seals WHERE pruned_at_ms IS NOT NULL)
 
