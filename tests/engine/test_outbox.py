@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from muster.engine.services.webhook_sender import WebhookSender
 from muster.model import commands as c
 from muster.model.errors import Conflict, NotAllowed, NotFound, Unavailable
 from muster.model.states import ErrorKind
+from muster.model.task import Now
 from muster.model.webhooks import TRIES_MAX, HookKind, HookMessage, Webhook, new_secret
 
 SECRET = new_secret(b"s" * 32)
@@ -315,6 +317,22 @@ def test_what_is_sent_after_a_jump_of_the_clock_is_stamped_with_its_time_and_com
     (old, body) = receiver.kept[0]
     with pytest.raises(Exception, match="Message timestamp too"):
         Receiver(SECRET).verify(body, old)
+
+
+def test_it_is_stamped_by_the_stores_clock_where_that_of_the_leaders_host_is_wrong(
+    hooked: Hooked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, right = Signed(hooked, monkeypatch), hooked.rig.clock.present
+
+    async def now(here: Now) -> Now:
+        return right
+
+    monkeypatch.setattr(hooked.sender._reads, "now", now)
+    wrong = replace(right, wall_ms=right.wall_ms + 600_000)
+    monkeypatch.setattr(hooked.sender, "clock", SimpleNamespace(now=lambda: wrong))
+    hooked.rig.do(c.TestWebhook(webhook_id=hooked.add(), actor="ada"))
+    hooked.send()
+    assert receiver.stamps == [right.wall_ms // 1000]
 
 
 @pytest.mark.promise("S15")

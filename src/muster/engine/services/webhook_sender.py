@@ -64,7 +64,8 @@ class WebhookSender(OutboxSender):
     ) -> None:
         body = message.body.encode()
         async with places:
-            signed = headers(message.message_id, body, secret, self.clock.now().wall_ms // 1000)
+            # Receivers refuse what is older than minutes: the clock of the host that leads may be wrong.
+            signed = headers(message.message_id, body, secret, (await self.now()).wall_ms // 1000)
             try:
                 status = await self._post(webhook.url, signed, body)
             except (Unavailable, NotAllowed) as error:
