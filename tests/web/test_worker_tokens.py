@@ -334,8 +334,9 @@ def test_our_worker_goes_on_when_its_token_has_ended_and_ends_when_it_gets_no_ot
 def test_our_worker_goes_on_trying_where_a_token_that_it_was_just_given_is_not_taken(
     port: int, token: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As by servers that do not agree on the time: none of them has said that it may not."""
-    crew = HttpCrew(f"http://127.0.0.1:{port}", token, key="key")
+    """As by servers that do not agree on the time: none has said that it may not.  The next one is asked."""
+    one, other = f"http://127.0.0.1:{port}", f"http://localhost:{port}"
+    crew = HttpCrew(f"{one},{other}", token, key="key")
     crew.register(registration())
 
     def refused(*_: object) -> None:
@@ -343,9 +344,10 @@ def test_our_worker_goes_on_trying_where_a_token_that_it_was_just_given_is_not_t
 
     with monkeypatch.context() as patched:
         patched.setattr(gate, "valid_claims", refused)
-        for request in ("r", "s"):
+        for request, then in (("r", other), ("s", one)):
             with pytest.raises(Unavailable, match="has expired"):
                 crew.claim(c.Claim(worker_id=W1, request_id=request), wait_s=0)
+            assert crew.servers.startswith(then)
     assert crew.claim(c.Claim(worker_id=W1, request_id="s"), wait_s=0).jobs == ()
     (warning,) = [one for one in caplog.records if one.name == "muster.client.crew"]
     assert "has expired" in warning.getMessage()
