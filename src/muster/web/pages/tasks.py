@@ -50,7 +50,7 @@ class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
     view: Annotated[str, Meta(pattern="^(board)?$")] = ""
     """`board`: in columns."""
-    limit: Annotated[int, Meta(ge=1)] = ROWS
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = ROWS
     """Of the rows of the table, ROWS_MAX at most."""
 
 
@@ -143,9 +143,10 @@ def _also(query: TablePageQuery) -> list[tuple[str, object]]:
 
 
 def address_of(query: TablePageQuery, **changes: Any) -> str:
-    """What of it says which tasks, and how many at a time, as a part of an address: from the first one on."""
+    """What of it says which tasks, and how many at a time, as the end of an address: from the first one on."""
     asked = replace(query, **{"cursor": "", "after": 0, **changes})
-    return urlencode(_pairs_of(asked))
+    said = urlencode(_pairs_of(asked))
+    return f"?{said}" if said else ""
 
 
 def _pairs_of(query: TablePageQuery) -> list[tuple[str, object]]:
