@@ -149,12 +149,15 @@ def address_of(query: TablePageQuery, **changes: Any) -> str:
     return f"?{said}" if said else ""
 
 
+_FIELDS = [field for field in fields(TablePageQuery) if field.name != "done"]
+
+
 def _pairs_of(query: TablePageQuery) -> list[tuple[str, object]]:
     """By the names that stand in an address, those that say something."""
     pairs: list[tuple[str, object]] = []
-    for field in fields(TablePageQuery):
+    for field in _FIELDS:
         value = getattr(query, field.name)
-        if field.name == "done" or value == field.default or value in (None, (), []):
+        if value == field.default or value in (None, (), []):
             continue
         pairs += [
             (field.encode_name, one) for one in (value if isinstance(value, tuple | list) else (value,))
