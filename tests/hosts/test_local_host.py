@@ -255,3 +255,23 @@ def test_other_systems_answer_through_psutil(hostiles, monkeypatch, name):
     assert host.kill_marked([hostiles.mark]) == 1
     assert host.identify(child.pid) is None
     assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the C library of Linux gives memory back")
+def test_what_was_freed_goes_back_to_the_host() -> None:
+    """The last piece stays: it keeps the C library from giving back all below it by itself."""
+    script = """
+from muster.hosts.local_host import give_back_memory
+
+def resident_kb():
+    return int(open("/proc/self/statm").read().split()[1]) * 4
+
+pieces = [bytes(2000) for _ in range(20_000)]
+last = pieces[-1]
+del pieces
+before_kb = resident_kb()
+give_back_memory()
+print(before_kb - resident_kb())
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) > 20_000

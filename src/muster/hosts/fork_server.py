@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from muster.hosts.local_host import die_with_parent
+from muster.hosts.local_host import die_with_parent, give_back_memory
 from muster.hosts.process_table import LINUX
 
 Entries = Mapping[str, Callable[[], int]]
@@ -148,6 +148,8 @@ def _serve(load: Callable[[], Entries], log_file: Path, title: str, channel: int
     _show("fork-server", title)
     gc.disable()
     entries = load()
+    gc.collect()
+    give_back_memory()  # or each process would keep what imports have left
     gc.freeze()  # what stands is not looked through again, or the memory would soon be shared no more
     while name := os.read(channel, _MESSAGE_BYTES).decode():
         os.write(channel, b"%d" % _fork_away(partial(_run, name, title, entries[name]), log_file))

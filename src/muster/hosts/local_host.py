@@ -288,6 +288,13 @@ def _prctl(option: int, value: object) -> bool:
     return LINUX and bool(_libc().prctl(option, value, 0, 0, 0) == 0)
 
 
+def give_back_memory() -> None:
+    """What was freed goes back to the host (malloc_trim(3)); where the C library knows no such thing it stays."""
+    trim = getattr(_libc(), "malloc_trim", None) if LINUX else None
+    if trim is not None:
+        trim(0)
+
+
 @functools.cache
 def _libc() -> Any:
     import ctypes
