@@ -53,3 +53,21 @@ def test_where_that_is_not_possible_it_says_what_was_done(
     ran = cli(*argv)
     assert ran.code == 7 and f"was {done}, and cannot be read now" in ran.err
     assert "nothing was written" not in ran.err and "muster task show" in ran.err
+
+
+def test_a_claim_that_was_ended_is_told_by_how_it_ended(
+    cli: Cli, owner: Owner, away: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "AWAY_S", 0.0)
+    assert cli(*ADDS).code == 0
+    assert cli("claim", "take", "later/one").code == 0
+    posted_from_here_on = Api.post
+
+    def ends(self: Api, path: str, *given: Any, **more: Any) -> Any:
+        answer = posted_from_here_on(self, path, *given, **more)
+        away.append(1)
+        return answer
+
+    monkeypatch.setattr(Api, "post", ends)
+    ran = cli("claim", "release", "later/one", "--done")
+    assert ran.code == 7 and "was completed, and cannot be read now" in ran.err

@@ -241,7 +241,7 @@ def shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return log
 
 
-@pytest.mark.skipif("sys.platform == 'darwin'")
+@pytest.mark.skipif("sys.platform == 'darwin'", reason="a Mac is told by osascript")
 def test_a_desktop_is_given_texts_and_no_options_or_markup(
     shown: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,7 +259,7 @@ def test_a_desktop_is_given_texts_and_no_options_or_markup(
     assert tell(ChannelConfig("x", kind="desktop"))[1].startswith("this machine has no notify-send")
 
 
-@pytest.mark.skipif("sys.platform == 'darwin'")
+@pytest.mark.skipif("sys.platform == 'darwin'", reason="a Mac is told by osascript")
 def test_a_desktop_is_not_told_the_title_twice(shown: Path) -> None:
     assert tell(ChannelConfig("x", kind="desktop"), note=replace(NOTE, text="", link=""))[0] == 200
     assert shown.read_text().splitlines()[-2:] == [NOTE.title, ""]

@@ -97,6 +97,8 @@ def test_so_many_at_a_time_is_kept(reader: Reader, numbers: dict[str, int]) -> N
     assert rows(second) == ["api/t5", "api/t6", "api/t7", "api/t8"]
     more = link(second, "500 at a time")
     assert rows(reader.get(more).text)[0] == "api/t5"
+    behind = reader.get(f"/tasks?limit=4&plan=api&after={numbers['api/t4']}").text
+    assert rows(reader.get(link(behind, "500 at a time")).text)[0] == "api/t5"
     assert len(rows(reader.get(link(second, "Without what has ended")).text)) == 4
     assert len(rows(reader.get(link(reader.get(link(second, "Cancel…")).text, "Back")).text)) == 4
     assert '<input type="hidden" name="limit" value="4">' in second

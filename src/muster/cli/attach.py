@@ -184,4 +184,4 @@ def _give_back(project: Project, held: tuple[int, int]) -> Json:
             context.post(task_path(held[0], "claim/release"), epoch=held[1], outcome="released")
         except MusterError as error:  # it was done, or taken away, meanwhile
             note(error.message)
-        return after_change(context, held[0], "given back")
+        return after_change(context, held[0], "left")

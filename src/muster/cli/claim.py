@@ -201,9 +201,9 @@ def _release(args: argparse.Namespace) -> int:
         waiting = Waiting(args, context)
         task_id, epoch = _mine(args, context)
         moved = context.post(task_path(task_id, "claim/release"), epoch=epoch, **body)
-        task = after_change(context, task_id, "given back")
+        told = {"released": "given back", "done": "completed", "failed": "failed"}[body["outcome"]]
+        task = after_change(context, task_id, told)
         if not args.json:
-            told = {"released": "given back", "done": "completed", "failed": "failed"}[body["outcome"]]
             print(f"{clean(ref_of(task))}  {told}; {clean(task['why'])}", flush=True)
         ended = waiting.tasks([task_id])
     if args.json:

@@ -32,7 +32,8 @@ def _told(view: PlanView, ledger: Ledger, policy: Policy) -> PlanView:
 
 async def paused_plans(reads: Reads, policy: Policy) -> dict[str, PlanView]:
     """By name."""
-    return {plan.name: plan for plan in await told_plans(reads, policy, await reads.paused_plans())}
+    found = await reads.paused_plans()
+    return {plan.name: plan for plan in await told_plans(reads, policy, found)} if found else {}
 
 
 async def told_tasks(

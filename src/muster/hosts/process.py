@@ -100,7 +100,7 @@ class LocalLauncher:
             return list(tree.members.values())
 
     def _none_left(self, tree: ProcessTree) -> bool:
-        """Whether nothing but its root, which has ended, is left of the tree.  False: or that cannot be known.
+        """Whether nothing but its root, which has ended, is left of the tree; False also where nobody can know.
 
         Where what loses its parent becomes our child, kinship tells: a look at what began since is enough.
         """

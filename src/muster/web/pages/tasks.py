@@ -100,7 +100,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
         next_page=next_page(request, found[-1].id) if found and more else "",
-        longer=address_of(query, cursor=query.cursor, limit=ROWS_MAX) if query.limit < ROWS_MAX else "",
+        longer=_longer(query),
         rows_max=ROWS_MAX,
         bulk=offered(tasks),
         task_actions=TASK_ACTIONS,
@@ -147,6 +147,13 @@ def address_of(query: TablePageQuery, **changes: Any) -> str:
     asked = replace(query, **{"cursor": "", "after": 0, **changes})
     said = urlencode(_pairs_of(asked))
     return f"?{said}" if said else ""
+
+
+def _longer(query: TablePageQuery) -> str:
+    """The address of more rows at a time, from the same one on; empty where there are no more."""
+    if query.limit >= ROWS_MAX:
+        return ""
+    return address_of(query, cursor=query.cursor, after=query.after, limit=ROWS_MAX)
 
 
 _FIELDS = [field for field in fields(TablePageQuery) if field.name != "done"]
