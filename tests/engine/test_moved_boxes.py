@@ -10,6 +10,8 @@ import pytest
 from engine_rig import Rig, complete, fail
 from plan_world import PLAN, World
 
+from muster.model.commands import Command
+from muster.model.edits import UpdatePlan
 from muster.model.errors import BoxesMoved, NotFound
 from muster.model.states import ErrorKind
 
@@ -74,6 +76,41 @@ def test_a_box_that_was_moved_is_one_task_whichever_file_is_seen_first(
     assert two.both == ("CANCELLED", "PENDING") and two.conflicts == {}
 
 
+@pytest.mark.parametrize("back_s", [5, 25, 28, 31, 33])
+@pytest.mark.parametrize("cut_s", [1, 10])
+def test_a_box_that_is_moved_back_is_one_task(two: TwoFiles, back_s: int, cut_s: int) -> None:
+    two.cut()
+    two.paste()
+    two.pass_s(back_s)
+    two.write(text=PLAN)
+    for second in range(120):
+        if second == cut_s:
+            two.paste("")
+        two.pass_s(1)
+        assert two.both != ("PENDING", "PENDING"), "both would be done"
+    assert two.both[0] == "PENDING" and two.conflicts == {}
+
+
+class CutsFirst:
+    """An engine that a person is quicker than."""
+
+    def __init__(self, two: TwoFiles) -> None:
+        self.two = two
+
+    async def execute(self, command: Command) -> Any:
+        if isinstance(command, UpdatePlan) and BOX in self.two.text:
+            self.two.cut()
+        return await self.two.rig.execute(command)
+
+
+def test_a_box_that_leaves_its_file_while_it_is_taken_up_elsewhere_is_one_task(two: TwoFiles) -> None:
+    two.restart(CutsFirst(two))
+    two.paste(f"- [ ] D {{#d}}\n{MOVED}")
+    two.pass_s(120)
+    assert two.both == ("CANCELLED", "PENDING")
+    assert two.status("q/d") == "PENDING" and two.conflicts == {}
+
+
 def test_what_runs_is_not_begun_again_and_its_box_waits_for_a_person(two: TwoFiles) -> None:
     job = two.begin()
     two.move()
@@ -125,7 +162,7 @@ def test_a_file_that_nobody_can_read_does_not_say_that_it_is_a_copy(two: TwoFile
     two.write(text=PLAN)
     two.pass_s(5)
     two.rig.do(complete(two.claim("a")))  # that something happens
-    two.pass_s(5)
+    two.pass_s(40)
     assert two.both == ("PENDING", "PENDING") and two.conflicts == {}
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -141,6 +142,8 @@ class SyncFacts(NamedTuple):
     """Boxes of which nobody knows whether they are new tasks, or others that were renamed."""
     moved: tuple[MovedBox, ...] = ()
     """New boxes that have left another plan's file."""
+    beside: Mapping[str, float] = MappingProxyType({})
+    """Keys of new boxes that another plan's file has as well, and since when, in seconds."""
     specs: tuple[Spec, ...] = ()
     """All that the file holds, where it was read as a plan."""
 
@@ -243,7 +246,8 @@ def judge(
         if why:
             waits.append(FileConflict.of(one, why, facts.now_ms))
         else:
-            standing[one] = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
+            since_s = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
+            standing[one] = max(since_s, facts.beside.get(one.key, since_s))
     held_back = {conflict.key for conflict in waits if not conflict.rejected}
     ripe = {
         one

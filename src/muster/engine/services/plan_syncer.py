@@ -6,20 +6,21 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import WorkspaceService
+from muster.engine.services.plan_looks import Compared, KnownFile
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
-from muster.model.edits import BoxName, Doubt, KeptTask, MovedBox, PlanUpdated, UpdatePlan, compare
-from muster.model.errors import BadPlan, CallerError, NotFound
+from muster.model.edits import BoxName, KeptTask, PlanUpdated, UpdatePlan, compare
+from muster.model.errors import BadPlan, BoxesMoved, CallerError, NotFound
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
@@ -71,45 +72,6 @@ class FileRules:
     """Agents work in the folder of the plans' files."""
 
 
-@dataclass
-class _Known:
-    """What was seen of one file."""
-
-    mark: Mark | None = None
-    changed_s: float = 0.0
-    """When it was last seen to be another; the first time since it was looked at."""
-    first_s: float | None = None
-    seen_ms: int | None = None
-    """When it was last seen as it was looked at."""
-    head: str | None = None
-    fresh: dict[Difference, float] = field(default_factory=dict)
-    text: str = ""
-    boxes: Mapping[str, bool] = field(default_factory=dict)
-    """As it was when all of it was compared with the plan, which found nothing but boxes."""
-    looked_s: float = -math.inf
-    rests_s: float = -math.inf
-    """Until then it is not compared for the sake of what tasks do: a long plan takes a while."""
-    event: int = 0
-    """The newest one when it was looked at."""
-    waits: bool = False
-    """A person is asked."""
-    problem: str = ""
-    """Why it could not be read, as it is now."""
-
-
-class _Compared(NamedTuple):
-    seen: PlanBytes
-    command: UpdatePlan | None
-    """What the file wants; None where only boxes were compared."""
-    kept: Mapping[str, KeptTask | TaskView]
-    found: list[Difference]
-    specs: tuple[Spec, ...] = ()
-    doubts: tuple[Doubt, ...] = ()
-    moved: tuple[MovedBox, ...] = ()
-    problem: str = ""
-    """Why it cannot be read as a plan: then nothing but its boxes was compared."""
-
-
 class PlanSyncer(WorkspaceService):
     """The file's half of the sync; the Ticker is the other one.  See `model.plan_sync` for the rules."""
 
@@ -141,7 +103,7 @@ class PlanSyncer(WorkspaceService):
         self._wanted, self._head_of, self._follow = wanted, head_of, follow
         self._left = left
         self._wakeups, self._in_thread = wakeups, in_thread
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, KnownFile] = {}
         self._followed: list[str] = []
 
     @property
@@ -161,7 +123,7 @@ class PlanSyncer(WorkspaceService):
                 times.append(known.changed_s + self._rules.debounce_s)
         return max(min(times), self._now_s + STEP_S)
 
-    def _ripens(self, known: _Known) -> list[float]:
+    def _ripens(self, known: KnownFile) -> list[float]:
         """When boxes will have stood long enough that had not at the last look."""
         times = [since_s + self._rules.settle_s for since_s in known.fresh.values()]
         return [at_s for at_s in times if at_s > known.looked_s]
@@ -183,7 +145,7 @@ class PlanSyncer(WorkspaceService):
             self._followed = sources
         return [(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
 
-    async def _consider(self, plan: Plan, known: _Known, glance: Glance, now_ms: int, event: int) -> None:
+    async def _consider(self, plan: Plan, known: KnownFile, glance: Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
@@ -226,9 +188,9 @@ class PlanSyncer(WorkspaceService):
                 return plan
         raise NotFound(f"there is no plan {name!r} with a file", "muster plan list")
 
-    async def _known_of(self, plan: Plan) -> _Known:
+    async def _known_of(self, plan: Plan) -> KnownFile:
         if plan.id not in self._known:
-            self._known[plan.id] = _Known(head=(await self._reads.sync_state(plan.id)).head)
+            self._known[plan.id] = KnownFile(head=(await self._reads.sync_state(plan.id)).head)
         return self._known[plan.id]
 
     async def look(self, plan: Plan, head: str | None, *, settle_s: float | None = None) -> PlanSynced:
@@ -237,7 +199,7 @@ class PlanSyncer(WorkspaceService):
             wait_s = self._rules.settle_s if settle_s is None else settle_s
             return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
-    async def _compare(self, plan: Plan, *, whole: bool = True) -> _Compared:
+    async def _compare(self, plan: Plan, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
 
         Raises BadPlan.
@@ -252,9 +214,9 @@ class PlanSyncer(WorkspaceService):
         changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
         kept = await self._tasks(plan, changed)
         status = {key: task.status for key, task in kept.items()}
-        return _Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
+        return Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
 
-    async def _compare_all(self, plan: Plan, seen: PlanBytes, names: list[BoxName]) -> _Compared:
+    async def _compare_all(self, plan: Plan, seen: PlanBytes, names: list[BoxName]) -> Compared:
         tasks = await self._reads.kept_tasks(plan.id)
         by_key = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
@@ -265,17 +227,17 @@ class PlanSyncer(WorkspaceService):
             )
         except BadPlan as error:
             status = {key: by_key[key].status for key in seen.boxes if key in by_key}
-            return _Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))
+            return Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))
         known, identity, _ = as_known(command, tasks, names)
         specs = tuple(map(self._policy.filled, known.tasks))
         order = command.order or plan.task_order
         diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
         new, now_ms = (*diff.added, *diff.restored), self.clock.now().wall_ms
-        moved = await self._left(
-            await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
-        )
+        same = await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
+        moved = await self._left(same)
+        beside = frozenset(one.key for one in same) - {one.key for one in moved}
         found = differences(specs, by_key, diff, due)
-        return _Compared(seen, command, by_key, found, specs, identity.doubts, moved)
+        return Compared(seen, command, by_key, found, specs, identity.doubts, moved, beside)
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
         ids = [i for key in keys for i in await self._reads.find_key(key, plan.name, start=False)]
@@ -301,6 +263,7 @@ class PlanSyncer(WorkspaceService):
         if seen.restored:  # by an editor that had it open
             again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
             found = [one for one in found if one.kind is not FileChange.CLEARED]
+        beside = {key: known.beside.get(key, began_s) for key in compared.beside}
         facts = SyncFacts(
             now_ms=self.clock.now().wall_ms,
             mono_s=self._now_s,
@@ -311,6 +274,7 @@ class PlanSyncer(WorkspaceService):
             specs=compared.specs,
             doubts=compared.doubts,
             moved=compared.moved,
+            beside=beside,
         )
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
@@ -330,7 +294,7 @@ class PlanSyncer(WorkspaceService):
             told.append(f"ticked again: {_listed(again)}")
         if told or after != state:
             await self._keep(plan, after, "; ".join(told))
-        known.mark, known.head, known.fresh = seen.mark, after.head, fresh
+        known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
         known.looked_s, known.rests_s = facts.mono_s, self._now_s + rest_s(self._now_s - began_s)
@@ -339,7 +303,7 @@ class PlanSyncer(WorkspaceService):
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
 
     async def _apply(
-        self, plan: Plan, compared: _Compared, verdict: SyncVerdict, watched_ms: int | None
+        self, plan: Plan, compared: Compared, verdict: SyncVerdict, watched_ms: int | None
     ) -> tuple[list[str], list[FileConflict], str]:
         """What was done, what waits all the same, and why something was refused."""
         told: list[str] = []
@@ -353,8 +317,8 @@ class PlanSyncer(WorkspaceService):
                 done, unproved = await apply(step) if step else ([], ())
             except CallerError as error:
                 # Nothing of this step was changed; as a conflict it is not tried again each time.
-                problem = str(error)
-                waits += [FileConflict.of(one, str(error), now_ms) for one in step]
+                problem, again = str(error), isinstance(error, BoxesMoved)  # since they were compared
+                waits += [FileConflict.of(one, problem, now_ms, moved=again) for one in step]
             else:
                 told += done
                 why = {key: OPEN_BELOW if compared.kept[key].is_group else UNPROVED for key in unproved}

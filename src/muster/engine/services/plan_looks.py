@@ -1,0 +1,57 @@
+"""What is kept of a look at a plan's file until the next one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from muster.model.commands import Spec
+from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
+from muster.model.plan_sync import Difference
+from muster.model.views import TaskView
+from muster.ports.files import Mark, PlanBytes
+
+
+@dataclass
+class KnownFile:
+    """What was seen of one file."""
+
+    mark: Mark | None = None
+    changed_s: float = 0.0
+    """When it was last seen to be another; the first time since it was looked at."""
+    first_s: float | None = None
+    seen_ms: int | None = None
+    """When it was last seen as it was looked at."""
+    head: str | None = None
+    fresh: dict[Difference, float] = field(default_factory=dict)
+    beside: Mapping[str, float] = field(default_factory=dict)
+    """As `SyncFacts.beside`."""
+    text: str = ""
+    boxes: Mapping[str, bool] = field(default_factory=dict)
+    """As it was when all of it was compared with the plan, which found nothing but boxes."""
+    looked_s: float = -math.inf
+    rests_s: float = -math.inf
+    """Until then it is not compared for the sake of what tasks do: a long plan takes a while."""
+    event: int = 0
+    """The newest one when it was looked at."""
+    waits: bool = False
+    """A person is asked."""
+    problem: str = ""
+    """Why it could not be read, as it is now."""
+
+
+class Compared(NamedTuple):
+    seen: PlanBytes
+    command: UpdatePlan | None
+    """What the file wants; None where only boxes were compared."""
+    kept: Mapping[str, KeptTask | TaskView]
+    found: list[Difference]
+    specs: tuple[Spec, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
+    moved: tuple[MovedBox, ...] = ()
+    beside: frozenset[str] = frozenset()
+    """Keys of new boxes that another plan's file has as well."""
+    problem: str = ""
+    """Why it cannot be read as a plan: then nothing but its boxes was compared."""
