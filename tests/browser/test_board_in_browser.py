@@ -9,6 +9,7 @@ from playwright.sync_api import Page, Route, expect
 from test_pages_in_browser import ask, violations
 
 from far_servers import FarOwner
+from muster.model import commands as c
 from patience import PATIENCE_S, until
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -50,6 +51,29 @@ FIRST_MOVE_IS_LATE = """() => {
     window.fetch = async (address, options) => {
         const answer = await real(address, options);
         if (options?.method === "POST" && moves++ === 0) await late;
+        return answer;
+    };
+}"""
+
+
+PAGE_IS_LATE = """() => {
+    const real = window.fetch;
+    const late = new Promise((answer) => (window.show_page = answer));
+    const told = new Promise((answer) => (window.tell_move = answer));
+    let pages = 0;
+    window.moves = 0;
+    window.fetch = async (address, options) => {
+        const answer = await real(address, options);
+        if (options?.method === "POST" && ++window.moves === 2) await told;
+        else if (options?.method !== "POST" && ++pages === 1) {
+            const text = await answer.text();
+            window.page_waits = true;
+            await late;
+            answer.text = async () => {
+                setTimeout(() => (window.page_came = true));
+                return text;
+            };
+        }
         return answer;
     };
 }"""
@@ -112,11 +136,31 @@ def test_a_late_answer_does_not_hide_what_a_later_move_was_told(far: FarOwner, l
     expect(told).to_contain_text("billing/other does not go to 'At work'")
 
 
+def test_a_page_from_before_a_move_does_not_take_its_card_away(far: FarOwner, let_in: Let) -> None:
+    page = board(let_in)
+    page.evaluate(PAGE_IS_LATE)
+    far.do(c.Retry(task_id=far.tasks()["tests"].id, actor="ada"))
+    page.wait_for_function("() => window.page_waits")
+    drag(page, "billing/other", "Paused")
+    until(lambda: far.tasks()["other"].status == "PAUSED", "the server has paused it")
+    drag(page, "billing/other", "At work")
+    page.wait_for_function("() => window.moves == 2")
+    page.evaluate("window.show_page()")
+    page.wait_for_function("() => window.page_came")
+    assert "billing/other" in cards(page, "At work"), "no answer yet"
+    page.evaluate("window.tell_move()")
+    expect(page.locator("#moved")).to_contain_text("billing/other does not go to 'At work'")
+    assert cards(page, "Paused") == ["billing/other"]
+    expect(page.get_by_role("region", name="Waiting")).to_contain_text("billing/tests")
+
+
 def test_a_card_goes_back_where_its_server_is_not_reached(far: FarOwner, let_in: Let) -> None:
     page = board(let_in)
     page.context.set_offline(True)
     drag(page, "billing/other", "Paused")
-    expect(page.locator("#moved")).to_have_text("The server was not reached; nothing was changed.")
+    expect(page.locator("#moved")).to_have_text(
+        "The server did not answer. What it has done is shown as soon as it does."
+    )
     expect(page.get_by_role("region", name="Waiting")).to_contain_text("billing/other")
     page.context.set_offline(False)
     expect(page.locator("#link")).to_have_text("live")

@@ -1,6 +1,9 @@
 // A card that is dropped on a column asks the server to be moved there.  What that means, and whether it is possible,
 // the server says: what it refuses is told with its reason, and the card is where it was.
 
+import { change } from "./live.js";
+
+const ANSWER_MS = 30000;
 const told = document.getElementById("moved");
 let card = null;
 let unanswered = 0;
@@ -34,7 +37,7 @@ addEventListener("drop", (event) => {
   event.preventDefault();
   const moved = card;
   over();
-  if (!column.contains(moved)) move(moved, column);
+  if (!column.contains(moved)) change(() => move(moved, column));
 });
 
 const columns = () => document.querySelectorAll("section[data-column]");
@@ -55,14 +58,14 @@ async function move(moved, column) {
   unanswered += 1;
   const body = new URLSearchParams({ csrf: told.dataset.csrf, back: location.pathname + location.search, to: column.dataset.column, seq: moved.dataset.seq ?? "" });
   try {
-    const answer = await fetch(`/tasks/${moved.dataset.key}/move`, { method: "POST", body, headers: { accept: "text/html" } });
+    const answer = await fetch(`/tasks/${moved.dataset.key}/move`, { method: "POST", body, headers: { accept: "text/html" }, signal: AbortSignal.timeout(ANSWER_MS) });
     const there = new URL(answer.url);
     if (answer.ok && there.pathname !== location.pathname) return location.assign(answer.url); // it wants to know more
     if (answer.ok) return say(`${nameOf(moved)} is asked to go to ${titleOf(column)}.`);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     say(page.querySelector("[data-why]")?.textContent ?? `refused: ${answer.status}`, true);
   } catch {
-    say("The server was not reached; nothing was changed.", true);
+    say("The server did not answer. What it has done is shown as soon as it does.", true);
   } finally {
     unanswered -= 1;
   }

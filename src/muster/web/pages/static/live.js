@@ -26,6 +26,8 @@ let retry = null;
 let out = false; // nobody is asked anything before somebody has signed in again
 let pressed = null; // until what is pressed is released: a drag or a click begins with what lies below the pointer
 let release = null;
+let changing = 0; // of what the reader has changed here: what the server has not answered yet
+let outdated = false; // something was answered since the page was asked for
 
 function say(text, stale = false) {
   if (badge.textContent !== text) badge.textContent = text;
@@ -58,11 +60,23 @@ function soon() {
   if (timer === null && !asking) timer = setTimeout(ask, Math.max(0, lastMs + Math.max(CALM_MS, tookMs / SHARE_MAX) - Date.now()));
 }
 
+// Until the server has answered what was changed here, no page is shown that may not have it.
+export async function change(act) {
+  changing += 1;
+  try {
+    return await act();
+  } finally {
+    changing -= 1;
+    outdated = true;
+    soon();
+  }
+}
+
 async function ask() {
   timer = null;
   if (document.hidden) return;
   asking = true;
-  wanted = false;
+  wanted = outdated = false;
   lastMs = Date.now();
   try {
     const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
@@ -72,6 +86,7 @@ async function ask() {
     tookMs = Date.now() - lastMs;
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     await pressed;
+    if (changing || outdated) return; // it may be from before that
     const held = patchPage(document, fresh);
     ({ seen } = fresh.body.dataset);
     hear(held);
