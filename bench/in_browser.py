@@ -24,6 +24,8 @@ from muster.model import commands as c
 PAINT_MS, PATCH_MS, OWNER_MB = 100.0, 250.0, 70.0
 LOG_BYTES = 60_000
 """Of one chunk, as a worker sends it."""
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chromium-headless-shell")
+"""What people have comes first."""
 NEEDS = "pip install playwright, and a Chromium on PATH"
 
 _WATCH = """(text) => {
@@ -38,7 +40,7 @@ _PAINTED = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime
 
 
 def rows(setting: Setting) -> Iterator[Row]:
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(filter(None, map(shutil.which, CHROMIUM)), None)
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
