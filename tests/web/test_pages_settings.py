@@ -73,6 +73,10 @@ def test_a_budget_and_a_webhook_are_set(site: Site, reader: Reader) -> None:
     assert re.search(r"<pre>whsec_", made.text)
     (hook,) = site.get("/api/v1/webhooks")
     assert "http://127.0.0.1:9/hook" in reader.get("/settings").text
+    again = reader.send(
+        reader.get(f"/settings/webhook-resend?id={hook['id']}").form("Send again what was not taken")
+    )
+    assert "Send again what was not taken: under way." in again.text, "nobody has taken it yet"
     reader.send(reader.get(f"/settings/webhook-remove?id={hook['id']}").form("Remove the webhook"))
     assert not site.get("/api/v1/webhooks")
 

@@ -38,6 +38,8 @@ class Action(NamedTuple):
 
     done: str = ""
     """What those are called with which it was done, of BULK."""
+    told: str = "done"
+    """What has become of it once it was accepted."""
 
     @property
     def asks(self) -> bool:

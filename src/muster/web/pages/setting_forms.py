@@ -94,13 +94,17 @@ SETTING_FORMS: dict[str, SettingForm] = {
         ),
     ),
     "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test"), tests="webhook"),
-    "webhook-resend": SettingForm(f"{_HOOKS}/{{id}}/resend", Action("Send again what was not taken")),
+    "webhook-resend": SettingForm(
+        f"{_HOOKS}/{{id}}/resend", Action("Send again what was not taken", told="under way")
+    ),
     "webhook-remove": SettingForm(
         f"{_HOOKS}/{{id}}/remove",
         Action("Remove the webhook", (), "What was still to be sent there is dropped."),
     ),
     "channel-test": SettingForm("/api/v1/channels/{id}/test", Action("Send a test there"), tests="channel"),
-    "channel-resend": SettingForm("/api/v1/channels/{id}/resend", Action("Tell again what was not told")),
+    "channel-resend": SettingForm(
+        "/api/v1/channels/{id}/resend", Action("Tell again what was not told", told="under way")
+    ),
     "budget-set": SettingForm(
         "/api/v1/budgets",
         Action(
