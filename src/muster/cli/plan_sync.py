@@ -65,6 +65,12 @@ def _show(found: Json, screen: Screen) -> None:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
     for key, kind, *_ in found["untaken"]:
         screen.line(f"  {clean(key)}  {kind}: not taken in yet")
+    for key in found["edited"]:
+        screen.line(f"  {clean(key)}  edited here; its box may say what it said before")
+    if found["edited"]:
+        screen.line(
+            "  next: write it into the file, or muster plan add FILE --update takes what the file says"
+        )
     if found["untaken"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:

@@ -76,8 +76,8 @@ NAMES: dict[type[c.Command], frozenset[str]] = {
     c.DrainWorker: frozenset({CREW}),
     c.SetCrew: frozenset({CREW}),
     c.Depend: frozenset({EDGES}),
-    EditTask: frozenset({EDGES}),
-    UpdatePlan: frozenset({EDGES}),
+    EditTask: frozenset({EDGES, PLAN_FILES}),
+    UpdatePlan: frozenset({EDGES, PLAN_FILES}),
 }
 _PLANS, _TERM = frozenset({EDGES}), frozenset({TERM})
 

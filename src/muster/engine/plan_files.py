@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from msgspec.structs import replace
 
 from muster.engine.view import View
 from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Done
+from muster.model.edited_elsewhere import noted, without_agreed
+from muster.model.edits import KeptTask, task_fields_of
 from muster.model.plan_sync import SetSync
 
 
@@ -19,9 +23,25 @@ async def set_ticked(view: View, command: c.SetTicked) -> Done:
     return Done()
 
 
+async def note_edited(view: View, plan_id: int, kept: KeptTask, names: Iterable[str]) -> None:
+    """That a person has edited these fields of a task whose box still says what it said."""
+    state = await view.tx.sync_state(plan_id)
+    edited = noted(state.edited, kept.key, task_fields_of(kept), names)
+    await view.tx.set_sync_state(plan_id, replace(state, edited=edited))
+
+
+async def forget_edited(view: View, plan_id: int, keys: Collection[str]) -> None:
+    """These tasks are what their boxes say."""
+    state = await view.tx.sync_state(plan_id)
+    if left := state.edited.keys() & keys:
+        edited = {key: fields for key, fields in state.edited.items() if key not in left}
+        await view.tx.set_sync_state(plan_id, replace(state, edited=edited))
+
+
 async def set_sync(view: View, command: SetSync) -> Done:
     await view.flush()
-    await view.tx.set_sync_state(command.plan_id, command.state)
+    edited = without_agreed((await view.tx.sync_state(command.plan_id)).edited, command.agreed)
+    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited))
     plan = await view.tx.plan(command.plan_id)
     if command.said and plan is not None:
         decision = breaker.noted(plan, "plan_synced", command.said, command.actor, view.now)

@@ -12,10 +12,12 @@ from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
+from muster.engine.plan_files import forget_edited, note_edited
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Enqueued, Moved
+from muster.model.edited_elsewhere import without_edited
 from muster.model.edits import (
     EDITABLE,
     CancelPlan,
@@ -171,9 +173,15 @@ class PlanUpdater:
         filled, sealed = await self._shown(view, tasks, kept)
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
-        diff = without(compare(name, filled, kept, known.identity.renamed, order=order), command.leave)
+        whole = without(compare(name, filled, kept, known.identity.renamed, order=order), command.leave)
+        diff = whole
+        if plan and command.own:
+            diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
+        elif plan:
+            await forget_edited(view, plan.id, {spec.key or "" for spec in tasks})
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
-        staying = {change.key for change in diff.changed if change.kept}
+        waiting_anew = {one.key for one in diff.changed if "depends_on" in one.fields and not one.kept}
+        staying = {change.key for change in whole.changed} - waiting_anew
         await self._refuse_cycle(view, _edges(command, kept, staying), kept)
         added = await self._enqueuer.enqueue(view, command)
         await view.flush()
@@ -234,8 +242,12 @@ class PlanUpdater:
         sealed = None
         if (context := given.get("input_context")) is not None:
             given["input_context"], sealed = await self._inputs.edited(view, kept, context)
-        fields = task_fields_of(replace(task_fields_of(kept), **given))
-        await self._edit(view, kept, self._policy.filled(fields), ids, actor=command.actor, sealed=sealed)
+        before = task_fields_of(kept)
+        fields = self._policy.filled(task_fields_of(replace(before, **given)))
+        plan_id = view.task(kept.id).plan_id
+        if kept.from_file and plan_id and (names := differences(before, fields)):
+            await note_edited(view, plan_id, kept, names)
+        await self._edit(view, kept, fields, ids, actor=command.actor, sealed=sealed)
         await view.flush()
         return moved(await view.settled(view.task(kept.id)))
 
@@ -443,9 +455,8 @@ def _edges(
 
 def _wanted(spec: c.Spec, kept: KeptTask, change: Change) -> TaskFields:
     """What the file says; where both wait for the same in the end, the kept dependencies know more of it."""
-    fields = task_fields_of(spec, kept.created_at_ms)
-    kept_as_is = {"depends_on", "input_context"} - {*change.fields}
-    return replace(fields, **{name: getattr(kept, name) for name in kept_as_is})
+    said = task_fields_of(spec, kept.created_at_ms)
+    return replace(task_fields_of(kept), **{name: getattr(said, name) for name in change.fields})
 
 
 def _kept_before(name: str, value: Any) -> Any:

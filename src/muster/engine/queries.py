@@ -457,7 +457,11 @@ class Queries:
 
 def _synced(plan: str, state: SyncState) -> PlanSynced:
     return PlanSynced(
-        plan=plan, problem=state.problem, conflicts=state.waiting, owed=tuple(sorted(state.owed))
+        plan=plan,
+        problem=state.problem,
+        conflicts=state.waiting,
+        owed=tuple(sorted(state.owed)),
+        edited=tuple(sorted(state.edited)),
     )
 
 

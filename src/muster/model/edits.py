@@ -314,6 +314,8 @@ class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):
 
     leave: frozenset[str] = frozenset()
     """Keys of tasks that stay as they are, and boxes that are not taken in yet."""
+    own: bool = False
+    """Only what the file has changed itself; see `model.edited_elsewhere`."""
 
 
 class CancelPlan(c.Command, frozen=True, kw_only=True):

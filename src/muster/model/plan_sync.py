@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from muster.model.answers import Answer
 from muster.model.commands import Command, Enqueue, Name, Spec
+from muster.model.edited_elsewhere import Edited
 from muster.model.edits import (
     BoxName,
     Doubt,
@@ -87,6 +88,7 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where the checkout stood when the file was last known to be as it is kept."""
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
+    edited: Edited = {}
 
     @property
     def waiting(self) -> tuple[FileConflict, ...]:
@@ -105,6 +107,8 @@ class SetSync(Command, frozen=True, kw_only=True):
     actor: Name = THE_FILE
     said: str = ""
     """For the audit; empty: nothing was changed by it."""
+    agreed: Edited = msgspec.field(default_factory=dict)
+    """What the file says by now as its tasks do; what else was edited is kept as it is."""
 
 
 class PlanSynced(Answer, frozen=True, kw_only=True):
@@ -119,6 +123,8 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """Boxes that are not as they are to be, because they were not found."""
     untaken: tuple[Difference, ...] = ()
     """What differs, and is neither taken in nor asked about yet."""
+    edited: tuple[str, ...] = ()
+    """Keys of tasks that were edited elsewhere: their boxes may say what they said before."""
 
 
 class TakeTicks(Enqueue, frozen=True, kw_only=True):
@@ -144,6 +150,8 @@ class SyncFacts(NamedTuple):
     """New boxes that have left another plan's file."""
     beside: Mapping[str, float] = MappingProxyType({})
     """Keys of new boxes that another plan's file has as well, and since when, in seconds."""
+    both: frozenset[str] = frozenset()
+    """Keys of tasks of which the same was edited in the file and elsewhere."""
     specs: tuple[Spec, ...] = ()
     """All that the file holds, where it was read as a plan."""
 
@@ -318,15 +326,15 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
         return "its box was cleared, and it is done: is it to be done again?"
     if facts.new_head:
         return "git moved HEAD at the same time"
+    if one.kind is FileChange.EDITED and one.key in facts.both:
+        return "the same was edited here since: --accept takes what the file says, --reject what was edited"
     if one.kind in {FileChange.TICKED, FileChange.REMOVED} and many > AT_ONCE_MAX:
         return f"{many} boxes were ticked or taken out at once"
     if one.kind in {FileChange.EDITED, FileChange.REMOVED} and facts.unwatched:
         return "it was changed before this crew watched the file"
-    if one.kind is not FileChange.TICKED:
-        return ""
-    if facts.restored:
+    if one.kind is FileChange.TICKED and facts.restored:
         return "it came with an old version that was written back"
-    if status[one.key] not in TICKABLE:
+    if one.kind is FileChange.TICKED and status[one.key] not in TICKABLE:
         return UNPROVED
     return ""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.model.commands import Spec
+from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
 from muster.model.plan_sync import Difference
 from muster.model.views import TaskView
@@ -53,5 +54,9 @@ class Compared(NamedTuple):
     moved: tuple[MovedBox, ...] = ()
     beside: frozenset[str] = frozenset()
     """Keys of new boxes that another plan's file has as well."""
+    both: frozenset[str] = frozenset()
+    """As `SyncFacts.both`."""
+    agreed: Edited = {}  # noqa: RUF012 a NamedTuple's default; nobody changes it
+    """As `SetSync.agreed`."""
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""

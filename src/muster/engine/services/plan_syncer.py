@@ -19,6 +19,7 @@ from muster.engine.services.plan_looks import Compared, KnownFile
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
+from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, KeptTask, PlanUpdated, UpdatePlan, compare
 from muster.model.errors import BadPlan, BoxesMoved, CallerError, NotFound
 from muster.model.identity import as_known
@@ -52,6 +53,7 @@ from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
+_NONE_EDITED: Edited = {}
 STEP_S = 0.05
 """It never looks more often."""
 Glance = tuple[Mark | None, bool, str | None]
@@ -172,8 +174,16 @@ class PlanSyncer(WorkspaceService):
         if known.first_s is None and (known.boxes or not known.problem):
             known.seen_ms = now_ms
 
-    async def _keep(self, plan: Plan, state: SyncState, said: str = "", actor: str = THE_FILE) -> None:
-        await self._engine.execute(SetSync(plan_id=plan.id, state=state, said=said, actor=actor))
+    async def _keep(
+        self,
+        plan: Plan,
+        state: SyncState,
+        said: str = "",
+        actor: str = THE_FILE,
+        settled: Edited = _NONE_EDITED,
+    ) -> None:
+        kept = SetSync(plan_id=plan.id, state=state, said=said, actor=actor, agreed=settled)
+        await self._engine.execute(kept)
 
     async def sync(self, name: str) -> PlanSynced:
         """At once, for a person who wants it: nothing has to stand for a while.  Raises NotFound."""
@@ -199,7 +209,7 @@ class PlanSyncer(WorkspaceService):
             wait_s = self._rules.settle_s if settle_s is None else settle_s
             return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
-    async def _compare(self, plan: Plan, *, whole: bool = True) -> Compared:
+    async def _compare(self, plan: Plan, edited: Edited, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
 
         Raises BadPlan.
@@ -209,14 +219,16 @@ class PlanSyncer(WorkspaceService):
         names = await self._reads.box_names(plan.id)
         seen = seen._replace(boxes=by_keys(seen.boxes, names))
         if whole or known.fresh or known.problem or not seen.text or seen.text != known.text:
-            return await self._compare_all(plan, seen, names)
+            return await self._compare_all(plan, seen, names, edited)
         before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
         changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
         kept = await self._tasks(plan, changed)
         status = {key: task.status for key, task in kept.items()}
         return Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
 
-    async def _compare_all(self, plan: Plan, seen: PlanBytes, names: list[BoxName]) -> Compared:
+    async def _compare_all(
+        self, plan: Plan, seen: PlanBytes, names: list[BoxName], edited: Edited
+    ) -> Compared:
         tasks = await self._reads.kept_tasks(plan.id)
         by_key = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
@@ -232,12 +244,24 @@ class PlanSyncer(WorkspaceService):
         specs = tuple(map(self._policy.filled, known.tasks))
         order = command.order or plan.task_order
         diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
+        settled = agreed(diff, edited, {spec.key or "" for spec in specs})
+        diff = without_edited(diff, edited, specs, by_key)
         new, now_ms = (*diff.added, *diff.restored), self.clock.now().wall_ms
         same = await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
         moved = await self._left(same)
         beside = frozenset(one.key for one in same) - {one.key for one in moved}
-        found = differences(specs, by_key, diff, due)
-        return Compared(seen, command, by_key, found, specs, identity.doubts, moved, beside)
+        return Compared(
+            seen,
+            command,
+            by_key,
+            differences(specs, by_key, diff, due),
+            specs,
+            identity.doubts,
+            moved,
+            beside,
+            edited_in_both(diff, edited),
+            settled,
+        )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
         ids = [i for key in keys for i in await self._reads.find_key(key, plan.name, start=False)]
@@ -249,7 +273,7 @@ class PlanSyncer(WorkspaceService):
         began_s, watched_ms = self._now_s, known.seen_ms
         known.event = await self._reads.last_event_id()
         try:
-            compared = await self._compare(plan, whole=whole or bool(state.conflicts))
+            compared = await self._compare(plan, state.edited, whole=whole or bool(state.conflicts))
         except (BadPlan, OSError) as error:
             known.first_s, known.problem, known.boxes = None, str(error), {}
             if state.problem != str(error):
@@ -275,6 +299,7 @@ class PlanSyncer(WorkspaceService):
             doubts=compared.doubts,
             moved=compared.moved,
             beside=beside,
+            both=compared.both,
         )
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
@@ -292,8 +317,8 @@ class PlanSyncer(WorkspaceService):
             told.append(f"{len(new)} wait for a person: {_listed(one.key for one in new)}")
         if again:
             told.append(f"ticked again: {_listed(again)}")
-        if told or after != state:
-            await self._keep(plan, after, "; ".join(told))
+        if told or after != state or compared.agreed:
+            await self._keep(plan, after, "; ".join(told), settled=compared.agreed)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
@@ -356,7 +381,7 @@ class PlanSyncer(WorkspaceService):
         """What was done; as `_tick`."""
         assert command is not None, "it was read for these"
         leave = {one.key for one in found} - {one.key for one in step}
-        done = await self._engine.execute(replace(command, leave=frozenset(leave)))
+        done = await self._engine.execute(replace(command, leave=frozenset(leave), own=True))
         assert isinstance(done, PlanUpdated)
         kinds: dict[str, list[str]] = {}
         for one in step:
@@ -371,7 +396,7 @@ class PlanSyncer(WorkspaceService):
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
-            compared = await self._compare(plan)
+            compared = await self._compare(plan, state.edited)
             command, kept, found = compared.command, compared.kept, compared.found
             chosen = [one for one in state.waiting if not keys or one.key in keys]
             if unknown := set(keys) - {one.key for one in chosen}:
@@ -432,7 +457,8 @@ class PlanSyncer(WorkspaceService):
         """What differs now, and is neither taken in nor asked about.  Raises NotFound, BadPlan."""
         plan = await self._named(name)
         async with self._ticker.lock:
-            state, compared = await self._reads.sync_state(plan.id), await self._compare(plan)
+            state = await self._reads.sync_state(plan.id)
+            compared = await self._compare(plan, state.edited)
         known = {conflict.about for conflict in state.conflicts}
         return tuple(one for one in compared.found if one not in known)
 
