@@ -10,7 +10,7 @@ import pytest
 from engine_rig import Rig, complete, fail
 from plan_world import PLAN, World
 
-from muster.model.commands import Command
+from muster.model.commands import Command, Pause
 from muster.model.edits import UpdatePlan
 from muster.model.errors import BoxesMoved, NotFound
 from muster.model.states import ErrorKind
@@ -123,6 +123,46 @@ def test_what_runs_is_not_begun_again_and_its_box_waits_for_a_person(two: TwoFil
     two.paste(MOVED.replace("[ ]", "[x]"))
     two.pass_s(40)
     assert two.both == ("ARCHIVED", "COMPLETED") and two.conflicts == {}
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_a_box_that_comes_back_ticked_is_not_begun(two: TwoFiles, done: bool) -> None:
+    """An agent that is at work in the folder could have ticked it: a person says whether it is done."""
+    two.reachable = True
+    two.restart()
+    two.pass_s(3)
+    two.claim("a")
+    two.cut()
+    two.pass_s(60)
+    assert two.status("p/c") == "CANCELLED"
+    two.write(text=PLAN.replace(BOX, BOX.replace("[ ]", "[x]")))
+    two.pass_s(60)
+    assert two.status("p/c") == "CANCELLED" and "that proves nothing" in two.conflicts["c"]
+    if done:
+        asyncio.run(two.syncer.decide("p", True, ["c"], "ada"))
+    else:
+        two.write("[x] C", "[ ] C")
+    two.pass_s(60)
+    assert two.status("p/c") == ("COMPLETED" if done else "PENDING") and two.conflicts == {}
+
+
+def test_what_the_reason_names_is_as_it_is_now(two: TwoFiles) -> None:
+    job = two.begin()
+    two.move()
+    assert "p/c is running" in two.conflicts["c"]
+    two.rig.do(complete(job))
+    two.pass_s(40)
+    assert "tick it if that was its work" in two.conflicts["c"]
+
+
+def test_what_a_person_has_paused_does_not_begin_where_its_box_is_now(two: TwoFiles) -> None:
+    two.rig.do(Pause(task_id=two.rig.id("p/c"), actor="ada"))
+    two.move()
+    two.pass_s(60)
+    assert two.both == ("PAUSED", "") and "c" in two.conflicts
+    asyncio.run(two.syncer.decide("p", True, ["c"], "ada"))
+    two.pass_s(40)
+    assert two.both == ("CANCELLED", "PENDING")
 
 
 def test_what_has_failed_is_tried_where_its_box_is_now(two: TwoFiles) -> None:

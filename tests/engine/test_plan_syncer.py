@@ -328,3 +328,22 @@ def test_a_group_that_is_ticked_before_its_tasks_waits_for_a_person(world: World
     world.write("[ ] A", "[x] A", "[ ] B", "[x] B")
     world.pass_s(5)
     assert world.statuses["g"] == "COMPLETED" and not world.conflicts
+
+
+def test_a_file_that_is_gone_is_told_until_it_is_there_again(world: World) -> None:
+    def problem() -> str:
+        (plan,) = drive(world.rig.reads.plan_sources())
+        return drive(world.rig.reads.sync_state(plan.id)).problem
+
+    text = world.text
+    world.path.unlink()
+    world.pass_s(5)
+    assert problem() == "", "an editor may be saving it"
+    world.pass_s(10)
+    assert "plan.md is not there" in problem()
+    world.write(text=text.replace("- [ ] A", "- [x] A"))
+    world.pass_s(5)
+    assert problem() == "" and world.statuses["a"] == "COMPLETED"
+    world.path.unlink()
+    world.pass_s(15)
+    assert "plan.md is not there" in problem()

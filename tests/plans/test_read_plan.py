@@ -84,3 +84,25 @@ def test_a_plan_that_is_being_saved_is_read_when_its_writer_is_done(plan, monkey
 
     monkeypatch.setattr(plan_files.time, "sleep", finish)
     assert [task.title for task in read_plan(plan).tasks] == ["One", "Two"]
+
+
+CONFLICT = """\
+- [ ] Begin {#begin}
+<<<<<<< Updated upstream
+- [x] Bake the tart slowly
+=======
+- [ ] Bake the tart with cream
+>>>>>>> Stashed changes
+"""
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_conflict_that_git_has_left_is_no_plan(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "plan.md"
+    path.write_text(CONFLICT, newline=end)
+    for read in (lambda: read_plan(path), lambda: LocalPlanFiles().boxes(str(path))):
+        with pytest.raises(BadPlan, match=r"plan\.md:2: git has left a conflict") as refused:
+            read()
+        assert "<<<<<<<" in refused.value.hint
+    path.write_text("Title\n=======\n\n- [ ] Explain <<<<<<< {#explain}\n>>>>>>> quoted\n")
+    assert [task.key for task in read_plan(path).tasks] == ["explain"]

@@ -64,14 +64,15 @@ def _show(found: Json, screen: Screen) -> None:
     for one in found["conflicts"]:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
     for key, kind, *_ in found["untaken"]:
-        screen.line(f"  {clean(key)}  {kind}: not taken in yet")
+        behind = ", perhaps behind what is asked above" if found["conflicts"] else ""
+        screen.line(f"  {clean(key)}  {kind}: not taken in yet{behind}")
     for key in found["edited"]:
         screen.line(f"  {clean(key)}  edited here; its box may say what it said before")
     if found["edited"]:
         screen.line(
             "  next: write it into the file, or muster plan add FILE --update takes what the file says"
         )
-    if found["untaken"]:
+    if found["untaken"] and not found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} --accept KEY, or --reject KEY")

@@ -190,8 +190,13 @@ class PlanUpdater:
         specs = {spec.key or "": spec for spec in filled}
         await view.load([task.id for task in kept.values()])
         ticked = {key: view.task(ids[key]) for key in diff.restored if specs[key].done}
-        back = [key for key, task in ticked.items() if await self._enqueuer.proves(view, command, task)]
-        for key in diff.restored:
+        back = [
+            key
+            for key, task in ticked.items()
+            if command.vouched or await self._enqueuer.proves(view, command, task)
+        ]
+        unproved = ticked.keys() - back  # nobody is to do what may be done: they stay taken out
+        for key in [key for key in diff.restored if key not in unproved]:
             view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
         for key in back:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
@@ -211,7 +216,7 @@ class PlanUpdater:
             added=added.added,
             existing=added.existing,
             completed=(*added.completed, *back),
-            unproved=(*added.unproved, *(ticked.keys() - back)),
+            unproved=(*added.unproved, *unproved),
             diff=replace(diff, plan=added.plan),
         )
 

@@ -316,6 +316,8 @@ class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):
     """Keys of tasks that stay as they are, and boxes that are not taken in yet."""
     own: bool = False
     """Only what the file has changed itself; see `model.edited_elsewhere`."""
+    vouched: bool = False
+    """A person has looked at its boxes: what is ticked is done."""
 
 
 class CancelPlan(c.Command, frozen=True, kw_only=True):

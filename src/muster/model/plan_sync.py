@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.model.answers import Answer
 from muster.model.commands import Command, Enqueue, Name, Spec
@@ -247,7 +248,8 @@ def judge(
         why = ""
         before = known.get(one)
         if before and (before.rejected or not before.moved or one.key in stood):
-            waits.append(before)
+            told = before.moved and not before.rejected
+            waits.append(replace(before, why=_stood(stood[one.key])) if told else before)
             continue
         if one not in fresh or facts.new_head:
             why = _brake(one, status, facts, many)
@@ -332,11 +334,15 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
         return f"{many} boxes were ticked or taken out at once"
     if one.kind in {FileChange.EDITED, FileChange.REMOVED} and facts.unwatched:
         return "it was changed before this crew watched the file"
-    if one.kind is FileChange.TICKED and facts.restored:
+    if one.kind is FileChange.REMOVED and status.get(one.key) is TaskStatus.PAUSED:
+        return "it is paused: where its box stands now, it would begin"
+    return _unproved(status[one.key], facts) if one.kind is FileChange.TICKED else ""
+
+
+def _unproved(status: TaskStatus, facts: SyncFacts) -> str:
+    if facts.restored:
         return "it came with an old version that was written back"
-    if one.kind is FileChange.TICKED and status[one.key] not in TICKABLE:
-        return UNPROVED
-    return ""
+    return UNPROVED if status not in TICKABLE else ""
 
 
 UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"

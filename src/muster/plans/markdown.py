@@ -185,9 +185,19 @@ def marked(text: str, marks: Mapping[int, str]) -> bytes:
     return "".join([*pieces, text[end:]]).encode(errors="surrogateescape")
 
 
+_CONFLICT = re.compile(rb"^<{7}(?: .*)?\r?\n(?:.*\n)*?={7}\r?\n(?:.*\n)*?>{7}(?: |\r?$)", re.MULTILINE)
+
+
 def decode(data: bytes, file: str) -> str:
-    """`data` as text, byte order mark included.  Raises BadPlan with the line that is not UTF-8."""
+    """`data` as text, byte order mark included.  Raises BadPlan with the line that is not UTF-8, or where git has
+    left a conflict: both sides of it would be tasks."""
     try:
+        if b"<<<<<<<" in data and (found := _CONFLICT.search(data)):
+            line = data.count(b"\n", 0, found.start()) + 1
+            raise BadPlan(
+                f"{file}:{line}: git has left a conflict there; nothing of the file is taken in or ticked",
+                "Keep what is right between <<<<<<< and >>>>>>>, without these lines, and save the file.",
+            )
         return data.decode()
     except UnicodeDecodeError as error:
         line = len(re.findall(rb"\r\n|\r|\n", data[: error.start])) + 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,8 +11,26 @@ from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
 from muster.model.plan_sync import Difference
+from muster.model.rows import Plan
+from muster.model.states import FINAL
 from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes
+
+GONE_S = 10.0
+"""A file that is not there for so long is not being saved: it was moved, or deleted."""
+
+
+def file_gone(plan: Plan, tasks: Iterable[KeptTask]) -> str:
+    """What a person is told; empty where nothing is left to do."""
+    if all(task.status in FINAL for task in tasks):
+        return ""
+    return f"{plan.source} is not there: muster plan add NEW_NAME goes on with it where it was renamed"
+
+
+def listed(keys: Iterable[str]) -> str:
+    named = list(keys)
+    more = f" and {len(named) - 20} more" if len(named) > 20 else ""
+    return ", ".join(named[:20]) + more
 
 
 @dataclass
@@ -41,6 +59,8 @@ class KnownFile:
     """A person is asked."""
     problem: str = ""
     """Why it could not be read, as it is now."""
+    gone_s: float | None = None
+    """Since when it is not there; infinite once that was told."""
 
 
 class Compared(NamedTuple):

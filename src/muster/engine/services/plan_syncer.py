@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import WorkspaceService
-from muster.engine.services.plan_looks import Compared, KnownFile
+from muster.engine.services.plan_looks import GONE_S, Compared, KnownFile, file_gone, listed
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
@@ -152,7 +152,9 @@ class PlanSyncer(WorkspaceService):
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
         if mark is None:
-            return  # between two names, while an editor saves: nothing can be said of it
+            await self._miss(plan, known)
+            return
+        known.gone_s = None
         if not ours:
             known.changed_s = self._now_s
             known.first_s = known.changed_s if known.first_s is None else known.first_s
@@ -173,6 +175,17 @@ class PlanSyncer(WorkspaceService):
             await self.look(plan, head)
         if known.first_s is None and (known.boxes or not known.problem):
             known.seen_ms = now_ms
+
+    async def _miss(self, plan: Plan, known: KnownFile) -> None:
+        """Between two names, while an editor saves, nothing can be said of it."""
+        if known.gone_s is None:
+            known.gone_s = self._now_s
+        elif self._now_s - known.gone_s >= GONE_S:
+            known.gone_s = math.inf
+            known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
+            if problem := file_gone(plan, await self._reads.kept_tasks(plan.id)):
+                state = await self._reads.sync_state(plan.id)
+                await self._keep(plan, replace(state, problem=problem))
 
     async def _keep(
         self,
@@ -314,9 +327,9 @@ class PlanSyncer(WorkspaceService):
         after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
         after = replace(after, head=head or state.head)
         if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
-            told.append(f"{len(new)} wait for a person: {_listed(one.key for one in new)}")
+            told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
         if again:
-            told.append(f"ticked again: {_listed(again)}")
+            told.append(f"ticked again: {listed(again)}")
         if told or after != state or compared.agreed:
             await self._keep(plan, after, "; ".join(told), settled=compared.agreed)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
@@ -346,7 +359,8 @@ class PlanSyncer(WorkspaceService):
                 waits += [FileConflict.of(one, problem, now_ms, moved=again) for one in step]
             else:
                 told += done
-                why = {key: OPEN_BELOW if compared.kept[key].is_group else UNPROVED for key in unproved}
+                groups = {key for key, task in compared.kept.items() if task.is_group}
+                why = {key: OPEN_BELOW if key in groups else UNPROVED for key in unproved}
                 waits += [FileConflict.of(one, why[one.key], now_ms) for one in step if one.key in why]
         return told, waits, problem
 
@@ -372,7 +386,7 @@ class PlanSyncer(WorkspaceService):
             )
         )
         assert isinstance(done, Enqueued)
-        told = [f"completed: {_listed(done.completed)}"] if done.completed else []
+        told = [f"completed: {listed(done.completed)}"] if done.completed else []
         return told, done.unproved
 
     async def _change(
@@ -385,8 +399,9 @@ class PlanSyncer(WorkspaceService):
         assert isinstance(done, PlanUpdated)
         kinds: dict[str, list[str]] = {}
         for one in step:
-            kinds.setdefault(one.kind, []).append(one.key)
-        return [f"{kind}: {_listed(keys)}" for kind, keys in kinds.items()], ()
+            if one.key not in done.unproved:
+                kinds.setdefault(one.kind, []).append(one.key)
+        return [f"{kind}: {listed(keys)}" for kind, keys in kinds.items()], done.unproved
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
         """A person's word on what waits: the file is right, or the plan is; of these tasks, or of all.
@@ -428,7 +443,7 @@ class PlanSyncer(WorkspaceService):
             # Owed as well: an owner that dies before it sets a box back must not take it for a person's.
             after = replace(state, conflicts=tuple(left), owed=state.owed | marks)
             word = "accepted" if accept else "rejected"
-            done = f"{word}: {_listed(one.key for one in chosen)}" if chosen else ""
+            done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
             await self._keep(plan, after, done, actor)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
@@ -451,7 +466,7 @@ class PlanSyncer(WorkspaceService):
         wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES}
         if wanted and command is not None:
             keys = {one.key for one in found}
-            await self._engine.execute(replace(command, leave=frozenset(keys - wanted)))
+            await self._engine.execute(replace(command, leave=frozenset(keys - wanted), vouched=True))
 
     async def untaken(self, name: str) -> tuple[Difference, ...]:
         """What differs now, and is neither taken in nor asked about.  Raises NotFound, BadPlan."""
@@ -482,9 +497,3 @@ class PlanSyncer(WorkspaceService):
                 boxes = by_keys(boxes, await self._reads.box_names(plan.id))
                 return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
         return ()
-
-
-def _listed(keys: Iterable[str]) -> str:
-    listed = list(keys)
-    more = f" and {len(listed) - 20} more" if len(listed) > 20 else ""
-    return ", ".join(listed[:20]) + more
