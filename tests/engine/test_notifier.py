@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -16,6 +17,7 @@ from muster.engine.batch import drive
 from muster.engine.policy import Policy
 from muster.engine.services.notifier import Notifier
 from muster.model import commands as c
+from muster.model.edits import CancelPlan
 from muster.model.errors import Conflict, NotFound, TermOver
 from muster.model.notify import ChannelPlan, Matter, Notification, Quiet, line_of, note_of
 from muster.model.states import ErrorKind, PauseReason
@@ -209,6 +211,45 @@ def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: R
         crew.do(complete(*crew.started()))
         told.look()
     assert told.phone.texts[2:] == ["5 completed"]
+
+
+def forget(rig: Rig) -> None:
+    rig.do(CancelPlan(plan="api", actor="ada", forget=True))
+
+
+def cancel_the_rest(rig: Rig) -> None:
+    rig.do(CancelPlan(plan="api", actor="ada"))
+    rig.do(c.CompleteByPerson(task_id=rig.id("b"), actor="ada"))
+
+
+@pytest.mark.parametrize("see_to_it", [forget, cancel_the_rest])
+def test_a_plan_that_was_put_away_in_quiet_hours_is_not_told_after_them(
+    crew: Rig, see_to_it: Callable[[Rig], None]
+) -> None:
+    told = Told(crew, Phone(), NIGHT, tells=(Matter.SETTLED,))
+    crew.enqueue({"a": (), "b": (), "c": ("b",)})
+    jobs = {job.key: job for job in crew.started()}
+    at(crew, datetime(2027, 1, 15, 23, 30, tzinfo=BERLIN))
+    crew.do(complete(jobs["a"]))
+    crew.do(fail(jobs["b"], ErrorKind.INVALID))
+    told.look()
+    (settled,) = told.messages()
+    assert '"counts":{"COMPLETED":1,"FAILED":1,"PENDING":1}' in settled.body
+    see_to_it(crew)
+    at(crew, datetime(2027, 1, 16, 7, 0, tzinfo=BERLIN))
+    told.look()
+    assert told.phone.tries == []
+    assert {one.said for one in told.messages()} == {"over before it was told"}
+
+
+def test_what_a_plan_has_done_is_told_where_its_rest_was_cancelled(crew: Rig) -> None:
+    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
+    jobs = told.begun("a", "b")
+    crew.do(c.Cancel(task_id=jobs["b"].task_id, actor="ada"))
+    crew.do(c.ProcessesExited(task_id=jobs["b"].task_id, epoch=jobs["b"].epoch))
+    crew.do(complete(jobs["a"]))
+    told.look()
+    assert told.phone.texts == ["1 cancelled, 1 completed"]
 
 
 def test_a_budget_that_is_used_up_is_a_matter_of_its_own(several_servers: str) -> None:

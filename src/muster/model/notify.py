@@ -162,6 +162,16 @@ def nothing_new(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
     )
 
 
+_LEFT = frozenset({TaskStatus.CANCELLED, TaskStatus.ARCHIVED})
+
+
+def put_away(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether a person has seen to a plan since it was to be told that it is settled: nothing of it is wanted any
+    more, or what was to wait there has been ended."""
+    ended = _LEFT | {TaskStatus.COMPLETED}
+    return now.keys() <= _LEFT or (now.keys() <= ended and not before.keys() <= ended)
+
+
 def note_of(message_id: str, lines: Sequence[MatterLine], base: str, at_ms: int) -> Notification:
     """One matter as it is; several as a digest."""
     matters = tuple(line.matter for line in lines if line.matter is not None)

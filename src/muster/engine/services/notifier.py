@@ -13,7 +13,7 @@ from muster.engine.pools import POOLS
 from muster.engine.service import PAGE_ROWS
 from muster.engine.services.outbox_sender import OutboxSender
 from muster.model.commands import GatherMessages, SetChannels
-from muster.model.notify import Matter, line_of, note_of, nothing_new, of_status
+from muster.model.notify import Matter, line_of, note_of, nothing_new, of_status, put_away
 from muster.model.pools import pools_of
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import asks_a_person
@@ -55,7 +55,8 @@ class _World(NamedTuple):
             if plan is None or told["matter"] != Matter.SETTLED:
                 return plan is not None and plan.paused is not None
             # One that is paused with nothing at work is settled too: why it is paused says more.
-            return plan.paused is None and plan.id in self.settled
+            rests = plan.paused is None and plan.id in self.settled
+            return rests and not put_away(told["counts"], plan.counts)
         return told.get("pool") in self.closed
 
 
