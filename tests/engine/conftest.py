@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
 from driven_postgres import DrivenPostgres
-from engine_rig import Rig, audited
+from engine_rig import FixedChance, Rig, audited
 
 from muster.stores.sqlite.store import SqliteStore
 from shared_store import SharedStore
@@ -70,3 +71,17 @@ def several_servers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 def rig(several_servers: str) -> Iterator[Rig]:
     with audited() as made:
         yield made
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each thing that is given one by chance has one of its own."""
+    numbers = itertools.count()
+    monkeypatch.setattr(FixedChance, "name", lambda _, length: f"{next(numbers):0{length}d}")
+
+
+@pytest.fixture
+def crew(several_servers: str) -> Rig:
+    made = Rig()
+    made.register()
+    return made

@@ -2,114 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import Callable
 from datetime import datetime
-from typing import Any
-from zoneinfo import ZoneInfo
 
 import pytest
-from engine_rig import FixedChance, Rig, complete, fail
-from msgspec.structs import replace
+from engine_rig import Rig, complete, fail
+from told_crew import BASE, BERLIN, NIGHT, Phone, Told, at
 
 from muster.engine.batch import drive
 from muster.engine.policy import Policy
-from muster.engine.services.notifier import Notifier
 from muster.model import commands as c
-from muster.model.edits import CancelPlan
 from muster.model.errors import Conflict, NotFound, TermOver
-from muster.model.notify import ChannelPlan, Matter, Notification, Quiet, line_of, note_of
+from muster.model.notify import Matter, Notification, Quiet, line_of, note_of
 from muster.model.states import ErrorKind, PauseReason
 from muster.model.usage import Usage
-from muster.model.webhooks import TRIES_MAX, HookMessage
-from muster.ports.hooks import Channel
+from muster.model.webhooks import TRIES_MAX
 
-BASE = "https://muster.example"
-NIGHT = Quiet(22 * 60, 7 * 60)
-BERLIN = ZoneInfo("Europe/Berlin")
-ALL = tuple(Matter)
-
-
-class Phone:
-    """Takes what it is told; `status` 0: it cannot be reached."""
-
-    def __init__(self) -> None:
-        self.status = 200
-        self.breaks = False
-        self.tries: list[Notification] = []
-
-    async def __call__(self, note: Notification) -> tuple[int, str]:
-        self.tries.append(note)
-        if self.breaks:
-            raise LookupError("no such letter")
-        return self.status, f"answered {self.status}"
-
-    @property
-    def titles(self) -> list[str]:
-        return [note.title for note in self.tries]
-
-    @property
-    def texts(self) -> list[str]:
-        return [note.text for note in self.tries]
-
-
-class Told:
-    """A crew with one channel."""
-
-    def __init__(self, rig: Rig, phone: Phone, quiet: Quiet | None = None, **plan: Any) -> None:
-        self.rig, self.phone = rig, phone
-        self.term = rig.new_boot().term
-        plan = {"name": "phone", "kind": "ntfy", "to": "", "tells": ALL, **plan}
-        channel = Channel(ChannelPlan(**plan), quiet, BERLIN, phone)
-        self.notifier = Notifier(rig.clock, rig.store.reads, rig, [channel], base=BASE, term=self.term)
-        self.look()
-
-    def look(self) -> None:
-        async def round_() -> None:
-            for _ in range(2):
-                await self.notifier.run_once()
-                await self.notifier.settle()
-
-        asyncio.run(round_())
-
-    def messages(self) -> list[HookMessage]:
-        (row,) = [one for one in drive(self.rig.reads.webhooks()) if one.channel == "phone"]
-        return drive(self.rig.reads.messages(row.id, 1000))[::-1]
-
-    def begun(self, *keys: str) -> dict[str, Any]:
-        self.rig.enqueue(dict.fromkeys(keys, ()))
-        return {job.key: job for job in self.rig.started()}
-
-    def ask(self, job: Any, question: str) -> None:
-        self.rig.do(c.Ask(task_id=job.task_id, epoch=job.epoch, question=question))
-
-    def rest(self, job: Any) -> None:
-        """Asked, and its agent has stopped."""
-        self.ask(job, "what?")
-        self.rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
-
-    def answer(self, job: Any) -> None:
-        self.rig.do(c.AnswerQuestion(task_id=job.task_id, text="this one", actor="ada"))
-        self.rig.do(c.ProcessesExited(task_id=job.task_id, epoch=job.epoch))
-
-
-@pytest.fixture(autouse=True)
-def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each message has one of its own."""
-    numbers = itertools.count()
-    monkeypatch.setattr(FixedChance, "name", lambda _, length: f"{next(numbers):0{length}d}")
-
-
-@pytest.fixture
-def crew(several_servers: str) -> Rig:
-    made = Rig()
-    made.register()
-    return made
-
-
-def at(rig: Rig, when: datetime) -> None:
-    rig.clock.present = replace(rig.clock.present, wall_ms=int(when.timestamp() * 1000))
+pytestmark = pytest.mark.usefixtures("names")
 
 
 def test_each_matter_is_told_once_in_words_with_a_link(crew: Rig) -> None:
@@ -171,85 +79,6 @@ def test_what_still_waits_is_called_as_pages_call_it() -> None:
     assert (line.head, line.text) == ("plan n is settled", "1 delayed, 1 paused, 2 waiting")
     several = note_of("digest_a1", [line, line], "", 0)
     assert several.text.splitlines()[0] == "plan n is settled: 1 delayed, 1 paused, 2 waiting"
-
-
-def test_a_digest_tells_the_last_rest_of_a_plan_alone(crew: Rig) -> None:
-    told = Told(crew, Phone(), digest_s=600, tells=(Matter.SETTLED,))
-    jobs = told.begun("a", "b", "c")
-    told.rest(jobs["a"])
-    told.rest(jobs["b"])
-    crew.do(fail(jobs["c"], ErrorKind.INVALID))
-    told.answer(jobs["a"])
-    (again,) = crew.started()
-    crew.do(complete(again))
-    crew.clock.advance(600)
-    told.look()
-    assert told.phone.texts == ["1 completed, 1 failed, 1 paused"]
-
-
-def test_an_answer_brings_no_other_word_of_the_plan_while_the_rest_waits(crew: Rig) -> None:
-    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
-    jobs = told.begun("a", "b", "c", "d")
-    crew.do(complete(jobs.pop("d")))
-    for job in jobs.values():
-        told.rest(job)
-    told.look()
-    assert told.phone.texts == ["1 completed, 3 paused"]
-    told.answer(jobs["a"])
-    (again,) = crew.started()
-    told.rest(again)
-    told.look()
-    told.answer(again)
-    crew.do(complete(*crew.started()))
-    told.look()
-    assert len(told.phone.tries) == 1, "each question was told"
-    crew.do(complete(told.begun("e")["e"]))
-    told.look()
-    assert told.phone.texts[1:] == ["3 completed, 2 paused"], "something else has moved"
-    for key in ("b", "c"):
-        told.answer(jobs[key])
-        crew.do(complete(*crew.started()))
-        told.look()
-    assert told.phone.texts[2:] == ["5 completed"]
-
-
-def forget(rig: Rig) -> None:
-    rig.do(CancelPlan(plan="api", actor="ada", forget=True))
-
-
-def cancel_the_rest(rig: Rig) -> None:
-    rig.do(CancelPlan(plan="api", actor="ada"))
-    rig.do(c.CompleteByPerson(task_id=rig.id("b"), actor="ada"))
-
-
-@pytest.mark.parametrize("see_to_it", [forget, cancel_the_rest])
-def test_a_plan_that_was_put_away_in_quiet_hours_is_not_told_after_them(
-    crew: Rig, see_to_it: Callable[[Rig], None]
-) -> None:
-    told = Told(crew, Phone(), NIGHT, tells=(Matter.SETTLED,))
-    crew.enqueue({"a": (), "b": (), "c": ("b",)})
-    jobs = {job.key: job for job in crew.started()}
-    at(crew, datetime(2027, 1, 15, 23, 30, tzinfo=BERLIN))
-    crew.do(complete(jobs["a"]))
-    crew.do(fail(jobs["b"], ErrorKind.INVALID))
-    told.look()
-    (settled,) = told.messages()
-    assert '"counts":{"COMPLETED":1,"FAILED":1,"PENDING":1}' in settled.body
-    see_to_it(crew)
-    at(crew, datetime(2027, 1, 16, 7, 0, tzinfo=BERLIN))
-    told.look()
-    assert told.phone.tries == []
-    assert {one.said for one in told.messages()} == {"over before it was told"}
-
-
-def test_what_a_plan_has_done_is_told_where_its_rest_was_cancelled(crew: Rig) -> None:
-    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
-    jobs = told.begun("a", "b")
-    crew.do(c.Cancel(task_id=jobs["b"].task_id, actor="ada"))
-    crew.do(c.ProcessesExited(task_id=jobs["b"].task_id, epoch=jobs["b"].epoch))
-    crew.do(complete(jobs["a"]))
-    told.look()
-    assert told.phone.texts == ["1 cancelled, 1 completed"]
 
 
 def test_a_budget_that_is_used_up_is_a_matter_of_its_own(several_servers: str) -> None:
@@ -435,23 +264,6 @@ def test_what_is_over_while_a_channel_is_away_is_not_told_once_it_is_back(crew: 
     assert fates == {(True, None, "answered 200"), (False, None, "over before it was told")}
     told.look()
     assert len(told.phone.tries) == tried + 2
-
-
-def test_a_plan_that_rests_again_while_a_channel_is_away_is_told_as_it_is_then(crew: Rig) -> None:
-    told = Told(crew, Phone(), tells=(Matter.SETTLED,))
-    told.phone.status = 503
-    jobs = told.begun("a", "b")
-    told.rest(jobs["a"])
-    told.rest(jobs["b"])
-    told.look()
-    told.answer(jobs["a"])
-    crew.do(complete(*crew.started()))
-    told.phone.status = 200
-    told.look()
-    assert told.phone.texts[-1:] == ["1 completed, 1 paused"]
-    crew.clock.advance(3600)
-    told.look()
-    assert told.phone.texts == ["2 paused", "1 completed, 1 paused"]
 
 
 def test_a_digest_that_was_refused_is_tried_again_with_what_is_not_over(crew: Rig) -> None:

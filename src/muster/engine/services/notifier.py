@@ -16,7 +16,7 @@ from muster.model.commands import GatherMessages, SetChannels
 from muster.model.notify import Matter, line_of, note_of, nothing_new, of_status, put_away
 from muster.model.pools import pools_of
 from muster.model.rows import DEFAULT_WORKSPACE
-from muster.model.states import asks_a_person
+from muster.model.states import TaskStatus, asks_a_person
 from muster.model.views import PlanView, TaskFilter, TaskView
 from muster.model.webhooks import HookKind, HookMessage, WebhookRow
 from muster.model.wording import task_name
@@ -170,14 +170,44 @@ class Notifier(OutboxSender):
         standing = [one for one in kept if one.delivered_at_ms is not None or one.next_at_ms is not None]
         newest = {_about(one): one.id for one in [*matters, *standing]}
         before = {one.subject: _counts_in(one) for one in delivered if one.kind is HookKind.PLAN_SETTLED}
+        stopped = await self._stopped_by_what_was_told(receiver, matters, standing, world)
         told: list[HookMessage] = []
         over: list[HookMessage] = []
         for message in matters:
             last = newest[_about(message)] == message.id
             known = message.subject in before and nothing_new(before[message.subject], _counts_in(message))
+            known = known or (message.kind is HookKind.PLAN_SETTLED and message.subject in stopped)
             wanted = message.asked or (last and not known and world.still(message))
             (told if wanted else over).append(message)
         return told, over
+
+    async def _stopped_by_what_was_told(
+        self,
+        receiver: WebhookRow,
+        matters: Sequence[HookMessage],
+        standing: Sequence[HookMessage],
+        world: _World,
+    ) -> set[str]:
+        """The subjects of plans where all that waits for a person has been told here by its task, or is about
+        to be, and nothing has failed: that such a plan rests says the same again."""
+        told = {one.subject for one in standing if one.kind is HookKind.NEEDS_PERSON}
+        found = set()
+        for subject in {one.subject for one in matters if one.kind is HookKind.PLAN_SETTLED}:
+            plan = world.plans.get(int(subject.removeprefix("plan ")))
+            if plan is None or plan.counts.get(TaskStatus.FAILED) or not plan.counts.get(TaskStatus.PAUSED):
+                continue
+            paused = TaskFilter(plan=plan.name, statuses=(TaskStatus.PAUSED,), limit=PAGE_ROWS)
+            asking = [
+                task
+                for task in await self._own.task_views(paused)
+                if asks_a_person(task.status, task.paused_reason)
+            ]
+            if asking and all(
+                of_status(task.status, task.paused_reason) in receiver.matters and f"task {task.id}" in told
+                for task in asking
+            ):
+                found.add(subject)
+        return found
 
     async def _world(self, messages: Sequence[HookMessage]) -> _World:
         told = [msgspec.json.decode(message.body) for message in messages]
