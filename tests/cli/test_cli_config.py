@@ -222,3 +222,15 @@ def test_a_typo_in_the_settings_is_a_warning_to_who_only_looks(cli, root, words)
     changed = cli("task", "cancel", "tasks/a")
     assert changed.code == 2 and "muster.toml:2: task.retris: is not a known key" in changed.err
     assert "CANCELLED" not in cli("task", "show", "tasks/a", "--json").out
+
+
+@pytest.mark.parametrize("words", [("list",), ("list", "--json"), ("messages", "desk"), ("test", "desk")])
+def test_what_stands_in_the_settings_alone_is_not_said_to_be_nothing_where_they_cannot_be_read(
+    cli, root, words
+):
+    """A channel of which the store has nothing yet."""
+    (root / "muster.toml").write_text('[channels.desk]\nkind = "desktop"\n[agents.shell]\nkind = "shell"\n')
+    ran = cli("notify", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("muster.toml:4: agents.shell.kind: no kind of agent is called 'shell'") == 1
+    assert "note:" not in ran.err

@@ -15,13 +15,16 @@ from muster.client.http import ClientRequest
 from muster.config.identity import refuse_host
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig, OwnerUnavailable
+from muster.model.errors import BadConfig, NotFound, OwnerUnavailable
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
 from muster.web.http import Peer, Request, Stream
 from muster.web.routes import Application
 
 log = logging.getLogger(__name__)
+
+_SETTINGS_ALONE = "/api/v1/channels"
+"""Where nothing but settings answers, and with what the store has of each further down."""
 
 
 class DirectTransport:
@@ -52,16 +55,25 @@ class DirectTransport:
         return build(self._owner.backend())
 
     def request(self, asked: ClientRequest) -> tuple[int, bytes]:
-        if self.wrong is not None and asked.method != "GET":
-            wrong, self.wrong = self.wrong, None
-            raise wrong
+        path = asked.target.partition("?")[0]
+        if asked.method != "GET" or path == _SETTINGS_ALONE:
+            self._refuse_wrong()
         given = [(name.encode(), value.encode()) for name, value in asked.headers.items()]
         reply = self._loop.run_until_complete(
             self._app.answer(Request(asked.method, asked.target, given, asked.body, self._peer))
         )
         if isinstance(reply, Stream):
             raise OwnerUnavailable(f"no owner is up, so nothing goes on at {asked.target}", "muster up")
+        if reply.status == NotFound.http_status and path.startswith(_SETTINGS_ALONE):
+            self._refuse_wrong()  # it may well stand in the settings
         return reply.status, reply.data
+
+    def _refuse_wrong(self) -> None:
+        """Raises BadConfig, once, where the settings cannot be read: nothing is changed by them, and what they
+        alone have is not said to be nothing."""
+        wrong, self.wrong = self.wrong, None
+        if wrong is not None:
+            raise wrong
 
     def close(self) -> None:
         self._loop.run_until_complete(self._end())
@@ -81,7 +93,8 @@ class DirectTransport:
 def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Iterator[DirectTransport]:
     """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile.
 
-    Who only looks is warned of settings that cannot be read; a change is refused with BadConfig.
+    Who only looks is warned of settings that cannot be read; a change, and a look at what stands in them alone,
+    is refused with BadConfig.
     """
     config, wrong = Config(), None
     try:
