@@ -255,6 +255,37 @@ def test_a_key_is_never_cut(monkeypatch, room, shown):
     assert terminal.text.splitlines()[1] == shown
 
 
+def test_a_long_question_widens_no_list_in_a_pipe(cli, empty):
+    """Of a task that asks at length."""
+    empty.register()
+    specs = tuple(c.Spec(title=key, key=key, agent="shell") for key in ("asks", "other"))
+    empty.do(c.Enqueue(plan="p", source=None, tasks=specs, actor="me"))
+    jobs = empty.claim("r")
+    empty.begin(jobs["asks"])
+    question = "which one? " * 900 + "the last word"
+    empty.do(c.Ask(task_id=jobs["asks"].task_id, epoch=1, question=question))
+    for argv in (("inbox",), ("status",), ("task", "list")):
+        lines = cli(*argv).out.splitlines()
+        assert max(map(len, lines)) < 320 and any(
+            "asks: which one?" in line and "..." in line for line in lines
+        )
+        assert not any(line.endswith(" ") for line in lines)
+    for argv in (
+        ("task", "show", "asks"),
+        ("why", "asks"),
+        ("inbox", "--json"),
+        ("inbox", "--fields", "why"),
+    ):
+        assert "the last word" in cli(*argv).out, argv
+
+
+def test_what_a_program_takes_from_a_table_is_whole():
+    stream = io.StringIO()
+    cells = {"NAME": lambda _: "n", "TREE": lambda _: "/t" * 200, "TEXT": lambda _: "t" * 400}
+    Screen("never", stream).table([None], cells, give="TEXT")
+    assert stream.getvalue().splitlines()[1] == f"n     {'/t' * 200}  {'t' * 197}..."
+
+
 def test_a_reference_among_fields_is_never_cut(monkeypatch):
     monkeypatch.setenv("COLUMNS", "30")
     terminal = Terminal()

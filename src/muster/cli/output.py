@@ -27,6 +27,10 @@ _WHY_WIDTH_MIN = 20
 _CELL_WIDTH_MIN = 6
 _TYPED = frozenset({"TASK", "PLAN", "NAME", "REF", "KEY"})
 """Heads of columns that hold what commands take: half of it is of no use."""
+_UNCUT = _TYPED | {"NEXT", "COMMAND", "VALUE", "TREE", "LOCATION", "SERVER", "URL"}
+"""Those that a program which reads a table takes as they are, besides."""
+CELL_WIDTH_MAX = 200
+"""Of one text among others where no terminal sets a limit: with a long question each row would be as wide."""
 _CHARS_PER_COLUMN_MAX = 8
 """Combining marks take no column; with more of them than this, what is cut off is not missed."""
 
@@ -140,13 +144,14 @@ class Screen:
         """A row for each thing, by the heads of its cells; `empty` is said where there is none.
 
         Where the terminal is too narrow, column `give` is cut first, then the widest ones, and the last ones are
-        left out; never what is typed.  `look` colours the first column, and with `glyphs` puts its sign there.
+        left out; never what is typed.  Elsewhere only a text that is very long is cut.  `look` colours the first
+        column, and with `glyphs` puts its sign there.
         """
         if not things and empty:
             self.line(empty)
             return
         head = list(cells)
-        rows = [[clean(str(cell(thing))) for cell in cells.values()] for thing in things]
+        rows = [[self._cell(name, cell(thing)) for name, cell in cells.items()] for thing in things]
         if glyphs:
             for thing, row in zip(things, rows, strict=True):
                 row[0] = f"{self._glyph(look(thing))} {row[0]}"
@@ -159,6 +164,10 @@ class Screen:
             first, *rest = (fit(row[at], room) for at, room in widths.items())
             painted = self.paint(first, colour_of(look(thing)))
             self.line("  ".join([painted, *rest]).rstrip())
+
+    def _cell(self, name: str, value: object) -> str:
+        text = clean(str(value))
+        return text if self.tty or name in _UNCUT else short(text)
 
 
 def _wants_colour(choice: str, tty: bool) -> bool:
@@ -205,6 +214,11 @@ def fit(text: str, room: int, *, end: str = "...") -> str:
         end = end[:room]
         text = _head_of(text, room - len(end)) + end
     return text + " " * (room - width(text))
+
+
+def short(text: str) -> str:
+    """`text` as one of many: what is longer than a few lines of a terminal is read where it stands alone."""
+    return fit(text, CELL_WIDTH_MAX).rstrip() if len(text) > CELL_WIDTH_MAX else text
 
 
 def _head_of(text: str, room: int) -> str:

@@ -6,7 +6,7 @@ import time
 
 from muster.cli.context import LAST_HEARD, Context, connect, no_rows
 from muster.cli.fields import add_fields, print_one
-from muster.cli.output import Screen, age, clean, now_ms, paused_line, plan_counts, ref_of, usage_words
+from muster.cli.output import Screen, age, clean, now_ms, paused_line, plan_counts, ref_of, short, usage_words
 from muster.model.json_value import Json
 from muster.model.states import AgentStatus
 
@@ -166,13 +166,13 @@ def _show_needs(answer: Json, screen: Screen) -> None:
     if refused := answer["refused"]:
         screen.line(f"\nDone, and not all of it is there ({len(refused)})")
         for need in refused[:SHOWN_MAX]:
-            screen.line(f"  {clean(need['ref'])}  {clean(need['why'])}")
+            screen.line(f"  {clean(need['ref'])}  {short(clean(need['why']))}")
     needs = answer["needsPerson"]
     if not needs:
         return
     screen.line(f"\nNeeds you ({len(needs)}{'' if answer['needsPersonComplete'] else ' or more'})")
     for need in needs[:SHOWN_MAX]:
-        screen.line(f"  {screen.badge(need['state'])}  {clean(need['ref'])}  {clean(need['why'])}")
+        screen.line(f"  {screen.badge(need['state'])}  {clean(need['ref'])}  {short(clean(need['why']))}")
     if len(needs) > SHOWN_MAX:
         screen.line(f"  and {len(needs) - SHOWN_MAX} more: muster task list --status failed blocked")
     screen.line(f"  next: muster task show {clean(needs[0]['ref'])}")
