@@ -31,6 +31,7 @@ from muster.web.event_counts import EventCounts
 from muster.web.feed import EventFeed
 from muster.web.http import Request
 from muster.web.reckonings import Reckonings
+from muster.web.sent_forms import SentForms
 
 POLL_S = 1.0
 """Longest wait for a hint before looking for oneself."""
@@ -186,6 +187,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     feeds: dict[str, EventFeed] = field(default_factory=dict)
     """Those that somebody follows, or has followed."""
     reckonings: Reckonings = field(default_factory=Reckonings)
+    sent_forms: SentForms = field(default_factory=SentForms)
     counts: EventCounts = field(default_factory=EventCounts)
     reader: Callable[[str], Reader] = lambda _: Reader()
     """How the output of the agent of this name is read."""

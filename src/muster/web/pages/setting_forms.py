@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from muster.model.access import Role
-from muster.model.errors import BadInput, MusterError, NotFound
+from muster.model.errors import BadInput, CommitUnknown, MusterError, NotFound
 from muster.model.forms import RAISE_BUDGET, Action, FormField, body_of_form
 from muster.model.json_value import Json
 from muster.model.numbers import is_number
@@ -23,6 +23,7 @@ from muster.web.pages.overview import DoneQuery
 from muster.web.pages.sent_tests import Kind, Receiver, send_test
 from muster.web.rights import stands_over
 from muster.web.routes import Routes
+from muster.web.sent_forms import sent_already
 from muster.web.visits import posted
 
 routes = Routes(pages=True)
@@ -41,6 +42,8 @@ class SettingForm(NamedTuple):
     """`{id}` as above."""
     about: str = ""
     """The field of the API that says what it is about, where its path does not."""
+    secret: bool = False
+    """It makes one, which its answer shows."""
     tests: Kind | None = None
     """What it sends a test to: it is done once that was taken."""
 
@@ -74,6 +77,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
                 ),
             ),
         ),
+        secret=True,
     ),
     "token-revoke": SettingForm(
         f"{_TOKENS}/{{id}}/revoke",
@@ -92,6 +96,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
                 ),
             ),
         ),
+        secret=True,
     ),
     "webhook-test": SettingForm(f"{_HOOKS}/{{id}}/test", Action("Send a test"), tests="webhook"),
     "webhook-resend": SettingForm(
@@ -172,6 +177,7 @@ async def _page(
         name=name,
         spent=spent,
         given=given,
+        once=web.sent_forms.word() if found.secret else "",
         back=_filled(found, found.back, given.get("id", "")),
         problem=problem,
     )
@@ -219,36 +225,50 @@ def _told(action: Action, problem: Problem) -> Json:
 @routes.post("/settings/{form}")
 async def set_it(web: Backend, request: Request, form: str) -> Reply:
     """Asks the API; a secret that it answers with is shown this once."""
-    from muster.web.pages.render import page
-
     fields = posted(request)
     found = _known(form)
     about = fields.get("id", "")
     path = _path(found, about)
+    back = _filled(found, found.back, about)
     refuse_action(request, path)
     try:
         body = _body(form, fields)
+        taken = web.sent_forms.take(request, fields) if found.secret else None
+        if found.secret and taken is None:
+            return sent_already(request, found.action.label, back, f"/settings/{form}")
         if found.tests:
             reply = await send_test(web, request, path, body, Receiver(found.tests, about))
         else:
             reply = await ask_api(request, path, body)
+        if taken and reply.status >= 400 and not _unknown(reply):
+            web.sent_forms.give_back(taken)
     except MusterError as error:
         reply = error_reply(error)
     if reply.status >= 400:
         return await _page(web, request, form, fields, reply)
     told: Json = msgspec.json.decode(reply.data) if reply.data else {}
-    secret = told.get("token") or told.get("secret")
-    if secret:
-        return page(
-            request,
-            "secret.html",
-            wanted=found.action,
-            secret=secret,
-            warning=told.get("warning", ""),
-            expires_ms=told.get("expiresAtMs"),
-            back=_filled(found, found.back, fields.get("id", "")),
-        )
-    return back_to({}, _filled(found, found.back, fields.get("id", "")), form)
+    if "token" in told or "secret" in told:
+        return _secret(request, found, told, back)
+    return back_to({}, back, form)
+
+
+def _unknown(reply: Reply) -> bool:
+    """It may have been done all the same."""
+    return msgspec.json.decode(reply.data, type=Problem).code == CommitUnknown.code
+
+
+def _secret(request: Request, found: SettingForm, told: Json, back: str) -> Reply:
+    from muster.web.pages.render import page
+
+    return page(
+        request,
+        "secret.html",
+        wanted=found.action,
+        secret=told.get("token") or told.get("secret"),
+        warning=told.get("warning", ""),
+        expires_ms=told.get("expiresAtMs"),
+        back=back,
+    )
 
 
 def _body(form: str, fields: Mapping[str, str]) -> Json:

@@ -17,7 +17,7 @@ from muster.web.visits import fields_of, refuse_other_sites
 
 NOT_TYPED = frozenset(
     {
-        *("csrf", "back", "seq", "seen", "asked", "head", "id", "ids", "do", "at", "to", "theme"),
+        *("csrf", "back", "seq", "seen", "once", "asked", "head", "id", "ids", "do", "at", "to", "theme"),
         *("allow", "always", "fresh", "role"),
     }
 )

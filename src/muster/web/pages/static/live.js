@@ -10,6 +10,7 @@ const HELD_MS = 2000;
 const SHARE_MAX = 0.1;
 const STREAMS_MAX = 4; // of one browser: it has six connections to a server, and the next page needs one
 const GLANCE_MS = 5000;
+const TWICE_MS = 5000;
 const badge = document.getElementById("link");
 let { stream: address, seen } = document.body.dataset;
 const { still } = document.body.dataset;
@@ -183,6 +184,13 @@ function look() {
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : look()));
 addEventListener("focus", look);
 addEventListener("pagehide", disconnect);
+// A double click would leave the answer for the one to the second: that it was sent already.
+const sentMs = new WeakMap();
+addEventListener("submit", (event) => {
+  if (!event.target.matches("[data-once]")) return;
+  if (Date.now() - (sentMs.get(event.target) ?? 0) < TWICE_MS) event.preventDefault();
+  else sentMs.set(event.target, Date.now());
+});
 addEventListener("pageshow", look);
 connect();
 if (document.body.dataset.again) setTimeout(() => location.reload(), 2 * AGAIN_MS); // nobody was up
