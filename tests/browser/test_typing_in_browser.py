@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from far_servers import SECRET, FarOwner
 from muster.engine.batch import drive
 from muster.model import commands as c
-from muster.model.access import BROWSER
+from muster.model.access import BROWSER, Role
 from patience import PATIENCE_S
 
 expect.set_options(timeout=PATIENCE_S * 1000)
@@ -98,6 +98,33 @@ def test_a_box_whose_task_asks_something_else_says_so(far: FarOwner, let_in: Let
     expect(note).to_contain_text("It asks something else by now")
     page.get_by_role("button", name="Answer").click()
     expect(page.locator("main")).to_contain_text(re.compile("asks something else by now.*green", re.DOTALL))
+
+
+@pytest.mark.parametrize("path", ["/inbox", "/", "/tasks/{}"])
+def test_who_has_lost_the_role_is_told_so_and_keeps_what_was_typed(
+    far: FarOwner, let_in: Let, path: str
+) -> None:
+    number = asking(far, "a")["a"]
+    page = let_in()
+    page.goto(path.format(number))
+    expect(page.locator("#link")).to_have_text("live")
+    expect(page.locator(".who")).to_contain_text("user:ada, OWNER")
+    page.get_by_label("Your answer to shop/a").press_sequentially("gre")
+    buttons = page.locator(f"[data-key=need-{number}] div.buttons, [data-actions] div.buttons")
+    expect(buttons.get_by_text("Cancel")).to_be_visible()
+    far.do(c.SetMember(name="ann", role=Role.OWNER, actor="user:ann"))
+    far.do(c.SetMember(name="ada", role=Role.VIEWER, actor="user:ann"))
+    note = page.locator("form.answer").get_by_role("status")
+    expect(note).to_have_text("You may not answer it any more: your role is VIEWER now.")
+    expect(page.locator(".who")).to_contain_text("user:ada, VIEWER")
+    expect(buttons.get_by_text("Cancel")).to_have_count(0)
+    page.keyboard.type("en")
+    assert page.get_by_label("Your answer to shop/a").input_value() == "green"
+    far.do(c.SetMember(name="ada", role=Role.MEMBER, actor="user:ann"))
+    expect(page.locator(".who")).to_contain_text("user:ada, MEMBER")
+    expect(note).to_have_count(0)
+    page.get_by_role("button", name="Answer").click()
+    expect(page.get_by_role("status").filter(has_text="Answer: done.")).to_be_visible()
 
 
 SHUFFLES = """

@@ -31,11 +31,18 @@ function tellMeanwhile(there, fresh) {
     const note = said ?? form.appendChild(document.createElement("p"));
     note.className = "meanwhile";
     note.setAttribute("role", "status");
-    const other = asked.some((one) => one.getAttribute("action") === form.getAttribute("action"));
-    const text = `${other ? "It asks something else by now" : "Answered meanwhile, or ended"}: this is not taken any more.`;
+    const text = whyNot(form, asked, fresh);
     if (note.textContent !== text) note.textContent = text;
   }
 }
+
+function whyNot(form, asked, fresh) {
+  if (fresh.querySelector(`[data-asks="${CSS.escape(keyOf(form))}"]`)) return `You may not answer it any more: your role is ${roleOf(fresh)} now.`;
+  const other = asked.some((one) => one.getAttribute("action") === form.getAttribute("action"));
+  return `${other ? "It asks something else by now" : "Answered meanwhile, or ended"}: this is not taken any more.`;
+}
+
+const roleOf = (page) => page.querySelector("[data-role]")?.dataset.role ?? "another one";
 
 const ROWS_MAX = 1000; // of what only grows
 
