@@ -9,6 +9,7 @@ import pytest
 from over_network import OPENLY, listening
 from web_site import Site
 
+from muster.model.errors import StoreAway
 from muster.web.pages import bulk
 from page_reader import Reader
 
@@ -64,8 +65,39 @@ def test_a_filter_that_finds_too_much_says_so(
     site.enqueue("a", "b", "c")
     asked = reader.get("/bulk/pause")
     assert "Pause: 2 tasks" in asked.text and "Your filter finds more" in asked.text
-    reader.send(asked.form("Pause all 2"))
+    told = reader.send(asked.form("Pause all 2"))
     assert sorted(statuses(site).values()) == ["PAUSED", "PAUSED", "PENDING"]
+    assert "Paused: 2 tasks" in told.text and "1 more task of your filter can take this now" in told.text
+    assert 'href="/bulk/pause">Pause the next 1…' in told.text
+    last = reader.send(reader.get("/bulk/pause").form("Pause it"))
+    assert "No other task of your filter can take this now" in last.text and "the next" not in last.text
+    assert set(statuses(site).values()) == {"PAUSED"}
+
+
+def test_what_is_left_is_that_of_the_filter(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "BULK_MAX", 2)
+    site.enqueue("a", "b", "c", "d", "e", "f")
+    site.enqueue("other", plan="docs")
+    told = reader.send(reader.get("/bulk/cancel?plan=api").form("Cancel all 2"))
+    assert "2 more tasks, or more, of your filter can take this now" in told.text
+    assert 'href="/bulk/cancel?plan=api">Cancel the next 2…' in told.text
+    reader.send(reader.get("/bulk/cancel?plan=api").form("Cancel all 2"))
+    told = reader.send(reader.get("/bulk/cancel?plan=api").form("Cancel all 2"))
+    assert "No other task of your filter" in told.text and statuses(site)["other"] == "PENDING"
+
+
+def test_loading_the_result_again_does_nothing_and_says_so(site: Site, reader: Reader) -> None:
+    numbers = site.enqueue("a", "b")
+    form = reader.get("/bulk/pause?plan=api").form("Pause all 2")
+    assert "Paused: 2 tasks" in reader.send(form).text
+    site.post(f"/api/v1/agent-tasks/{numbers['a']}/resume", {"actor": "user:ann"})
+    again = reader.send(form)
+    assert again.status == 409 and "Pause: sent already" in again.text and "did not take it" not in again.text
+    assert "Nothing was done a second time" in again.text and 'href="/tasks?plan=api">Back' in again.text
+    assert "secret" not in again.text
+    assert statuses(site) == {"a": "PENDING", "b": "PAUSED"}
 
 
 def test_as_many_as_fit_are_those_that_can_take_it(
@@ -134,3 +166,17 @@ def test_what_has_ended_is_left_out_and_taken_in_again(reader: Reader) -> None:
     path = without[1].replace("&amp;", "&")
     assert "status=pending" in path and "status=completed" not in path
     assert "All, also what has ended" in reader.get(path).text
+
+
+def test_what_was_done_is_told_where_nobody_can_say_what_is_left(
+    site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.enqueue("a")
+    form = reader.get("/bulk/pause").form("Pause it")
+
+    async def away(*_: object) -> None:
+        raise StoreAway("the store does not answer")
+
+    monkeypatch.setattr(bulk, "_possible", away)
+    told = reader.send(form)
+    assert told.status == 200 and "Paused: 1 task" in told.text and "of your filter" not in told.text

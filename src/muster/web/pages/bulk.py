@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.model.actions import statuses_for
-from muster.model.errors import BadInput, NotFound
+from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, tag_seen
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
@@ -24,6 +24,7 @@ from muster.web.http import Problem, Reply, Request
 from muster.web.pages.forms import ask_api, refuse_action
 from muster.web.pages.tasks import TablePageQuery, address_of
 from muster.web.routes import Routes
+from muster.web.sent_forms import sent_already
 from muster.web.tasks import filter_of
 from muster.web.visits import posted
 
@@ -56,8 +57,7 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
 
     wanted = _known(action)
     refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
-    query = replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag)))
-    found = await _possible(web, filter_of(query), action)
+    found = await _possible(web, query, action)
     tasks = found.tasks
     return page(
         request,
@@ -70,12 +70,14 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
         others=found.others,
         more=found.more,
         kept=address_of(query),
+        once=web.sent_forms.word(),
         told=None,
     )
 
 
-async def _possible(web: Backend, selection: TaskFilter, action: str) -> _Possible:
+async def _possible(web: Backend, query: BulkQuery, action: str) -> _Possible:
     """The first BULK_MAX that can take it: only the statuses in which one may are looked through."""
+    selection = filter_of(replace(query, plan=query.plan or None, tag=tuple(filter(None, query.tag))))
     able = statuses_for(action)
     asked = selection.statuses or tuple(TaskStatus)
     rest = tuple(status for status in asked if status not in able and status is not TaskStatus.ARCHIVED)
@@ -106,8 +108,12 @@ async def act_on_many(web: Backend, request: Request, action: str, query: BulkQu
     wanted = _known(action)
     ids = _ids(fields.get("ids", ""))
     refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
+    body = body_of_form(wanted, fields)
+    if web.sent_forms.take(request, fields) is None:
+        return sent_already(request, wanted.label, f"/tasks{address_of(query)}")
     found = await web.queries.tasks(TaskFilter(ids=tuple(ids), limit=BULK_MAX)) if ids else []
-    done, refused = await _each(request, action, body_of_form(wanted, fields), found, ids)
+    done, refused = await _each(request, action, body, found, ids)
+    left = await _left(web, query, action)
     return page(
         request,
         "bulk.html",
@@ -119,8 +125,18 @@ async def act_on_many(web: Backend, request: Request, action: str, query: BulkQu
             "gone": len(ids) - len(found),
             "refused": refused[:NAMED_MAX],
             "more": max(0, len(refused) - NAMED_MAX),
+            "left": len(left.tasks),
+            "left_more": left.more,
         },
     )
+
+
+async def _left(web: Backend, query: BulkQuery, action: str) -> _Possible:
+    """What was done is told also where this cannot be said."""
+    try:
+        return await _possible(web, query, action)
+    except MusterError:
+        return _Possible([], others=False, more=True)
 
 
 async def _each(
