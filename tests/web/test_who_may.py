@@ -150,6 +150,57 @@ def test_a_scope_leaves_only_what_it_names(site: Site, people: People, scope: Ri
         _compare(site, port, token, frozenset({scope}))
 
 
+def refused(port: int, path: str, token: str, body: dict[str, Any]) -> tuple[str, str]:
+    """In which words, and what to do."""
+    status, told = ask(port, "POST", path, token, body)
+    assert (status, told["code"]) == (403, "forbidden"), told
+    return told["detail"], told["hint"]
+
+
+@pytest.mark.parametrize(
+    ("more", "counts"),
+    [
+        ({"scopes": ["read"]}, "only for: read"),
+        ({"scopes": ["read", "work"]}, "only for: read, work"),
+        ({"role": "VIEWER"}, "only as VIEWER"),
+        ({"role": "VIEWER", "scopes": ["read"]}, "only as VIEWER for: read"),
+    ],
+)
+def test_a_token_that_counts_for_less_than_its_member_is_named(
+    site: Site, people: People, more: dict[str, Any], counts: str
+) -> None:
+    people.token(Role.ADMIN, member="ada")
+    made = people.post("/api/v1/tokens", **{"name": "ro", "member": "ada", "role": "ADMIN", **more})
+    with listening(site, Exposure(rate=0)) as port:
+        said, hint = refused(port, "/api/v1/members", made["token"], {"name": "bob", "role": "VIEWER"})
+    assert said == f"this needs the right to people, and this token counts {counts}; nothing was changed"
+    how = "muster token create NAME --member ada --role ADMIN"
+    assert hint == f"use another token of ada, or have one made: {how}"
+
+
+def test_a_token_of_a_lesser_role_is_named_where_its_member_stands_higher(site: Site, people: People) -> None:
+    people.token(Role.OWNER, member="ada")
+    made = people.post("/api/v1/tokens", name="less", member="ada", role="ADMIN")
+    with listening(site, Exposure(rate=0)) as port:
+        said, hint = refused(port, "/api/v1/members", made["token"], {"name": "bob", "role": "OWNER"})
+    assert said == "this token counts only as ADMIN, which is less than OWNER; nothing was changed"
+    assert hint.endswith("muster token create NAME --member ada --role OWNER")
+
+
+@pytest.mark.parametrize("workspace", ["default", "acme"])
+def test_who_can_help_is_told_by_what_the_operation_needs(site: Site, people: People, workspace: str) -> None:
+    people.post("/api/v1/workspaces", name="acme")
+    token = people.token(Role.ADMIN if workspace == "default" else Role.OWNER, workspace, member="ada")
+    viewer = people.token(Role.VIEWER, workspace, member="bob")
+    with listening(site, Exposure(rate=0)) as port:
+        for path in ("workspaces", "vault/rotate", "db/backup", "shutdown"):
+            said, hint = refused(port, f"/api/v1/{path}", token, {"actor": "ada"})
+            assert said == "this needs the right to store, which user:ada has not here; nothing was changed"
+            assert hint.startswith("ask an OWNER of workspace default"), path
+        for path in ("members", "crew/stop", "agent-tasks"):
+            assert refused(port, f"/api/v1/{path}", viewer, {})[1].startswith("ask an ADMIN of the workspace")
+
+
 def test_the_owner_of_another_workspace_is_none_of_the_store(site: Site, people: People) -> None:
     people.post("/api/v1/workspaces", name="acme")
     token = people.token(Role.OWNER, "acme")

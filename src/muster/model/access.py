@@ -102,6 +102,10 @@ class Caller(Struct, frozen=True):
     rights: frozenset[Right]
     expires_at_ms: int | None = None
     """When this ends to count; None: never."""
+    scopes: tuple[Right, ...] = ()
+    """Of the token, as in Token."""
+    member_role: Role | None = None
+    """The member's own, which may be more than `role`; None where it is the word of no member."""
     attempt: tuple[str, str] | None = None
     """Task and epoch, where it is the word of an attempt."""
     agent: str = ""

@@ -15,7 +15,7 @@ from muster.model.rows import DEFAULT_WORKSPACE, Workspace
 from muster.web.backend import Backend
 from muster.web.http import ActorBody, Reply, Request, json_reply
 from muster.web.identity import hash_of
-from muster.web.rights import stands_over
+from muster.web.rights import another_token, stands_over
 from muster.web.routes import Routes
 
 routes = Routes()
@@ -171,5 +171,11 @@ async def refuse_above(web: Backend, who: Caller | None, member: str, role: Role
         return
     known = next((one.role for one in await web.reads.members() if one.name == member), Role.VIEWER)
     for one in (role, known):
-        if not stands_over(who, one):
-            raise Forbidden(f"{who.actor} is {who.role}, which is less than {one}; nothing was changed")
+        if stands_over(who, one):
+            continue
+        if who.member_role and who.member_role.covers(one):
+            raise Forbidden(
+                f"this token counts only as {who.role}, which is less than {one}; nothing was changed",
+                another_token(who.actor, who.member_role),
+            )
+        raise Forbidden(f"{who.actor} is {who.role}, which is less than {one}; nothing was changed")

@@ -117,7 +117,8 @@ async def _member(
     rights = rights_of(role, token.scopes, guest=token.workspace_id != DEFAULT_WORKSPACE)
     actor, ends_ms = f"user:{member.name}", token.expires_at_ms
     if claims is None:
-        return Caller(token.workspace_id, actor, role, rights, ends_ms)
+        limits = token.scopes, member.role
+        return Caller(token.workspace_id, actor, role, rights, ends_ms, *limits)
     if claims.ws != token.workspace_id:
         raise NotAllowed(f"the token of {claims.sub} is of another workspace; nothing was changed", HOW)
     rights &= {Right.SERVE}

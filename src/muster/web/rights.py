@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from muster.model.access import Caller, Right, Role
+from muster.model.access import Caller, Right, Role, rights_of
 from muster.model.errors import Forbidden
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.web.open_paths import FOR_PROGRAMS
 
 _CHANGES = {
@@ -70,12 +71,38 @@ def refuse(who: Caller, method: str, parts: Sequence[str]) -> None:
         return
     needed = right_for(method, parts)
     if needed not in who.rights:
-        raise Forbidden(
-            f"this needs the right to {needed}, which {who.actor} has not here; nothing was changed",
-            "ask an ADMIN of the workspace: muster member set, muster token create",
-        )
+        raise _has_not(who, needed)
     if parts[1] == "worker":
         _refuse_other_token(who, "/".join(parts))
+
+
+def _has_not(who: Caller, needed: Right) -> Forbidden:
+    """Told by what stands in the way: the token that was used, or what its member may at all."""
+    if who.worker is not None:
+        return Forbidden(
+            f"the token of {who.worker.worker_id} counts only for what workers say; nothing was changed",
+            "ask with the token of a member",
+        )
+    guest = who.workspace_id != DEFAULT_WORKSPACE
+    if who.member_role and needed in rights_of(who.member_role, (), guest=guest):
+        role = "" if needed in rights_of(who.role, (), guest=guest) else f" as {who.role}"
+        only = f"{role} for: {', '.join(who.scopes)}" if who.scopes else role
+        return Forbidden(
+            f"this needs the right to {needed}, and this token counts only{only}; nothing was changed",
+            another_token(who.actor, who.member_role),
+        )
+    helper = "an OWNER of workspace default" if needed is Right.STORE else "an ADMIN of the workspace"
+    return Forbidden(
+        f"this needs the right to {needed}, which {who.actor} has not here; nothing was changed",
+        f"ask {helper}: muster member set, muster token create",
+    )
+
+
+def another_token(actor: str, role: Role) -> str:
+    """The hint where it is the token that does not count for it; `role` is its member's."""
+    member = actor.removeprefix("user:")
+    how = f"muster token create NAME --member {member} --role {role}"
+    return f"use another token of {member}, or have one made: {how}"
 
 
 def _refuse_other_token(who: Caller, path: str) -> None:
