@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -59,3 +60,40 @@ def test_a_client_raises_what_the_server_raised(site: Site) -> None:
     error = error_of(status, json.dumps(answer).encode())
     assert isinstance(error, BadInput)
     assert error.message == answer["detail"]
+
+
+@pytest.mark.parametrize("name", ["a\r\nX: y", "a\n", "a\x1b[2J", "a\x85b", "a\u2028b", " a", "a\t"])
+@pytest.mark.parametrize(
+    ("target", "body", "pointer", "what"),
+    [
+        ("agent-tasks", lambda name: TASK | {"key": name}, "/key", "a task's key"),
+        ("agent-tasks", lambda name: TASK | {"plan": name}, "/plan", "a plan's name"),
+        ("agent-tasks", lambda name: TASK | {"tags": ["b", name]}, "/tags", "a tag"),
+        (
+            "plans",
+            lambda name: {"plan": "p", "source": None, "tasks": [TASK | {"key": "k"}, TASK | {"key": name}]},
+            "/tasks/1/key",
+            "a task's key",
+        ),
+    ],
+)
+def test_a_new_name_that_nobody_can_type_is_refused(
+    site: Site, target: str, body: Callable[[str], Any], pointer: str, what: str, name: str
+) -> None:
+    told = problem(site, "POST", f"/api/v1/{target}", body(name) | {"actor": "a"})
+    assert told["detail"].startswith(f"{what} has no line breaks or other control characters")
+    assert [error["pointer"] for error in told["errors"]] == [pointer]
+    assert site.get("/api/v1/agent-tasks") == site.get("/api/v1/plans") == []
+
+
+def test_a_tag_that_is_edited_in_is_refused_like_a_new_one(site: Site) -> None:
+    task_id = site.enqueue("a")["a"]
+    told = problem(site, "POST", f"/api/v1/agent-tasks/{task_id}/edit", {"actor": "a", "tags": ["a\nb"]})
+    assert told["detail"].startswith("a tag has no line breaks")
+    site.post(f"/api/v1/agent-tasks/{task_id}/edit", {"actor": "a", "tags": ["a b", "ä"]})
+
+
+@pytest.mark.parametrize("name", [".", ".."])
+def test_a_plan_whose_page_no_browser_could_open_is_refused(site: Site, name: str) -> None:
+    told = problem(site, "POST", "/api/v1/agent-tasks", TASK | {"actor": "a", "plan": name})
+    assert told["detail"].startswith(f"no plan can be called '{name}'")

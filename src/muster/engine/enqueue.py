@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.engine.groups import new_below, wait_for, with_groups
 from muster.engine.inputs import Inputs
+from muster.engine.new_names import refuse_unfit
 from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
@@ -71,6 +72,7 @@ class Enqueuer:
         fresh = {
             at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
         }
+        refuse_unfit(None if found else command.plan, fresh)
         # What comes as a file says itself what its groups wait for.
         below = {} if command.of_file else await new_below(view, fresh.values(), known, others)
         numbers, sealed = await self._seal(view, fresh, secrets) if secrets else ((), {})

@@ -13,6 +13,7 @@ from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
 from muster.engine.plan_files import forget_edited, note_edited
+from muster.engine.new_names import refuse_unfit_tags
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -244,6 +245,7 @@ class PlanUpdater:
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
             await self._refuse_cycle(view, edges, {kept.key: kept})
+        refuse_unfit_tags((tag for tag in given.get("tags") or () if tag not in kept.tags), "/tags")
         sealed = None
         if (context := given.get("input_context")) is not None:
             given["input_context"], sealed = await self._inputs.edited(view, kept, context)
