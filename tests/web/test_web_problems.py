@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from described import description
 from web_site import Site
 
 from muster.client.api import error_of
+from muster.model import patterns
 from muster.model.errors import BadInput
 
 TASK = {"title": "t"}
@@ -97,3 +100,30 @@ def test_a_tag_that_is_edited_in_is_refused_like_a_new_one(site: Site) -> None:
 def test_a_plan_whose_page_no_browser_could_open_is_refused(site: Site, name: str) -> None:
     told = problem(site, "POST", "/api/v1/agent-tasks", TASK | {"actor": "a", "plan": name})
     assert told["detail"].startswith(f"no plan can be called '{name}'")
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "rule"),
+    [
+        ("members", {"name": "a b", "role": "VIEWER"}, patterns.MEMBER.rule),
+        ("members", {"name": "ada\n", "role": "VIEWER"}, patterns.MEMBER.rule),
+        ("tokens", {"name": "t", "member": "@", "role": "VIEWER"}, patterns.MEMBER.rule),
+        ("workspaces", {"name": "Acme"}, patterns.WORKSPACE.rule),
+        ("workspaces", {"name": "acme\n"}, patterns.WORKSPACE.rule),
+        ("webhooks", {"url": "ftp://x"}, patterns.WEBHOOK.rule),
+        ("agent-tasks", {"title": "t", "changes": "some"}, patterns.CHANGES.rule),
+    ],
+)
+def test_a_name_of_the_wrong_form_is_refused_in_words(
+    site: Site, target: str, body: dict[str, Any], rule: str
+) -> None:
+    told = problem(site, "POST", f"/api/v1/{target}", body | {"actor": "a"})
+    assert told["detail"].startswith(f"invalid request: Expected {rule} - at `$.")
+    assert "regex" not in json.dumps(told) and told["errors"][0]["pointer"] in {f"/{name}" for name in body}
+
+
+def test_each_form_that_the_api_asks_for_has_words() -> None:
+    asked = set(
+        re.findall(r'"pattern":"((?:[^"\\]|\\.)*)"', json.dumps(description(), separators=(",", ":")))
+    )
+    assert asked and {json.loads(f'"{one}"') for one in asked} <= patterns.RULES.keys()

@@ -31,6 +31,7 @@ from muster.model import commands as c
 from muster.model.answers import Claimed, Enqueued, Moved
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable
 from muster.model.nul import holds_nul
+from muster.model.patterns import in_words
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.runtimes.local import SystemClock
@@ -154,7 +155,7 @@ class EmbeddedOwner:
                 raise BadInput("the task holds a NUL character; nothing was added", "remove it")
             checked = _ENQUEUE.decode(data)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            raise BadInput(f"invalid task: {error}; nothing was added") from error
+            raise BadInput(f"invalid task: {in_words(str(error))}; nothing was added") from error
         added = self._engine.call(checked)
         assert isinstance(added, Enqueued)
         return added

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from muster.model import patterns
 from muster.model.answers import Answer
 from muster.model.commands import AttemptCommand
 from muster.model.scalars import Count, Id
@@ -14,8 +15,8 @@ from muster.model.scalars import Count, Id
 PART_BYTES_MAX = 512 << 10
 BUNDLE_BYTES_MAX = 1 << 30
 HAVES_MAX = 500
-Commit = Annotated[str, Meta(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$")]
-Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Commit = Annotated[str, Meta(pattern=patterns.COMMIT.regex)]
+Digest = Annotated[str, Meta(pattern=patterns.SHA256.regex)]
 
 
 class GitFetch(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):

@@ -18,6 +18,7 @@ from muster.model import commands as c
 from muster.model.access import Caller
 from muster.model.errors import BadInput, CallerError, MusterError, PreconditionFailed, TooLarge, TooMany
 from muster.model.nul import holds_nul
+from muster.model.patterns import in_words
 
 S = TypeVar("S", bound=Struct)
 
@@ -291,7 +292,7 @@ def too_deep(data: bytes | bytearray) -> bool:
 
 
 def invalid_body(error: Exception) -> BadInput:
-    wrong = BadInput(f"invalid request: {error}; nothing was changed")
+    wrong = BadInput(f"invalid request: {in_words(str(error))}; nothing was changed")
     wrong.pointer = _pointer(str(error)) if isinstance(error, msgspec.ValidationError) else ""
     return wrong
 
@@ -346,7 +347,7 @@ def decode_query(
         return msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         names = _pointer(str(error)).split("/")[1:2]
-        raise bad_parameter(f"invalid query: {error}; nothing was changed", *names) from error
+        raise bad_parameter(f"invalid query: {in_words(str(error))}; nothing was changed", *names) from error
 
 
 def _fits(shape: type[Struct], name: str, value: Any) -> bool:

@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from muster.model.numbers import NUMBER_MAX
+from muster.model.patterns import RULES
 from muster.web.openapi import SCHEMAS
 
 Json = dict[str, Any]
@@ -64,7 +65,7 @@ def kind(schema: Json, link: Link) -> str:
             return "anything"
         case str(name):
             encoded = "base64" if schema.get("contentEncoding") == "base64" else ""
-            pattern = f"like `{schema['pattern']}`" if "pattern" in schema else ""
+            pattern = f"({RULES[schema['pattern']]})" if "pattern" in schema else ""
             return " ".join(filter(None, [name, encoded, pattern, _bounds(schema)]))
     return "anything"
 

@@ -6,12 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.model import patterns
 from muster.model.access import Right, Role
 from muster.model.commands.base import Command
 from muster.model.scalars import Count, Id, Name, TokenHash
 
-MemberName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,99}$")]
-WorkspaceName = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9-]{0,62}$")]
+MemberName = Annotated[str, Meta(pattern=patterns.MEMBER.regex)]
+WorkspaceName = Annotated[str, Meta(pattern=patterns.WORKSPACE.regex)]
 
 
 class AddWorkspace(Command, frozen=True, kw_only=True):

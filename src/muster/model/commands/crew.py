@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
+from muster.model import patterns
 from muster.model.commands.base import Command, Offer
 from muster.model.events import COORDINATOR
 from muster.model.scalars import Count, Id, Name, Signed, Text
@@ -25,7 +26,7 @@ class Traits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_f
 
 
 class Register(Command, frozen=True, kw_only=True):
-    worker_id: Annotated[str, Meta(pattern="^worker-[a-z0-9]{8}$")]
+    worker_id: Annotated[str, Meta(pattern=patterns.WORKER.regex)]
     hostname: Name
     pid: Id
     pid_start: Count

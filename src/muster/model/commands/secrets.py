@@ -6,10 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.model import patterns
 from muster.model.commands.base import AttemptCommand, Command
 from muster.model.scalars import Count, Name
 
-SecretName = Annotated[str, Meta(pattern="^(?!MUSTER_)[A-Za-z_][A-Za-z0-9_]{0,99}$")]
+SecretName = Annotated[str, Meta(pattern=patterns.SECRET.regex)]
 """Muster sets the variables with its own name itself."""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from muster.model import patterns
 from muster.model.commands.base import (
     RESULT_BYTES_MAX,
     AttemptCommand,
@@ -15,7 +16,7 @@ from muster.model.commands.base import (
     PersonCommand,
     Spec,
 )
-from muster.model.scalars import Count, ExitCode, Id, Key, LeaseSeconds, Name, Text, TokenHash
+from muster.model.scalars import ArtifactName, Count, ExitCode, Id, Key, LeaseSeconds, Name, Text, TokenHash
 from muster.model.states import ErrorKind, PauseReason, StopAction
 from muster.model.touches import LIST_CHARS_MAX
 from muster.model.usage import Usage
@@ -33,7 +34,7 @@ class Enqueue(Command, frozen=True, kw_only=True):
     actor: Name
     whole: bool = False
     """These are all tasks of a plan without a file: what a later one leaves out is taken out, as with a file."""
-    order: Annotated[str, Meta(pattern="^(file|phases|free)?$")] = ""
+    order: Annotated[str, Meta(pattern=patterns.ORDER.regex)] = ""
     """How the plan goes on from now on where its file does not say it; empty: as before."""
     in_reach: bool = False
     """Agents work in the folder of the plan's file, so they could have ticked its boxes."""
@@ -300,7 +301,7 @@ class SaveCheckpoint(AttemptCommand, frozen=True, kw_only=True):
 
 
 class AddArtifact(AttemptCommand, frozen=True, kw_only=True):
-    name: Name
+    name: ArtifactName
     location: Text
 
 
@@ -411,7 +412,7 @@ class Release(Finish, frozen=True, kw_only=True):
 
 
 class AppendLog(AttemptCommand, frozen=True, kw_only=True):
-    stream: Annotated[str, Meta(pattern="^(stdout|stderr)$")]
+    stream: Annotated[str, Meta(pattern=patterns.STREAM.regex)]
     offset: Count
     """Position of the first byte in the stream; a chunk that is already known is accepted and dropped."""
     data: bytes

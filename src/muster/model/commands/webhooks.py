@@ -6,13 +6,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from muster.model import patterns
 from muster.model.commands.base import Command
 from muster.model.notify import Matter
 from muster.model.scalars import Count, Id, Name
 from muster.model.webhooks import HookKind
 
-HookUrl = Annotated[str, Meta(pattern=r"^https?://[^\s/?#@]+([/?#]\S*)?$", max_length=2000)]
-MessageId = Annotated[str, Meta(pattern="^(msg|digest)_[a-z0-9]{1,64}$")]
+HookUrl = Annotated[str, Meta(pattern=patterns.WEBHOOK.regex, max_length=2000)]
+MessageId = Annotated[str, Meta(pattern=patterns.MESSAGE.regex)]
 
 
 class AddWebhook(Command, frozen=True, kw_only=True):

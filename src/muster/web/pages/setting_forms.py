@@ -13,6 +13,7 @@ from muster.model.errors import BadInput, CommitUnknown, MusterError, NotFound
 from muster.model.forms import RAISE_BUDGET, Action, FormField, body_of_form
 from muster.model.json_value import Json
 from muster.model.numbers import is_number
+from muster.model.patterns import MEMBER, WEBHOOK
 from muster.model.states import CrewStatus
 from muster.model.wording import task_name
 from muster.web.access import refuse_above
@@ -48,8 +49,7 @@ class SettingForm(NamedTuple):
     """What it sends a test to: it is done once that was taken."""
 
 
-_MEMBER_RULE = "letters, digits and . _ @ -, at most 100; the first is a letter or a digit"
-_NAME = FormField("name", "Name", required=True, rule=_MEMBER_RULE)
+_NAME = FormField("name", "Name", required=True, rule=MEMBER.rule)
 _ROLES = tuple(Role)
 _MEMBER = "/api/v1/members"
 _TOKENS, _HOOKS = "/api/v1/tokens", "/api/v1/webhooks"
@@ -68,7 +68,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
             "Make a token",
             (
                 FormField("name", "What it is for", required=True),
-                FormField("member", "Whose it is", required=True, rule=_MEMBER_RULE),
+                FormField("member", "Whose it is", required=True, rule=MEMBER.rule),
                 FormField("role", "Role, at most the member's", required=True, choices=_ROLES),
                 FormField(
                     "days",
@@ -92,7 +92,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
                     "url",
                     "Its address",
                     required=True,
-                    rule="it begins with http:// or https://, without spaces or a login",
+                    rule=WEBHOOK.rule,
                 ),
             ),
         ),

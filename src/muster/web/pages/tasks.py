@@ -13,6 +13,7 @@ from msgspec.structs import fields, replace
 
 from muster.engine.task_pages import page_of
 from muster.model import commands as c
+from muster.model import patterns
 from muster.model.errors import BadInput, NotFound
 from muster.model.forms import RAISE_BUDGET, TASK_ACTIONS
 from muster.model.json_value import Json
@@ -48,7 +49,7 @@ SHOWN_AS: dict[str, tuple[TaskStatus, ...]] = {
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
-    view: Annotated[str, Meta(pattern="^(board)?$")] = ""
+    view: Annotated[str, Meta(pattern=patterns.VIEW.regex)] = ""
     """`board`: in columns."""
     limit: Annotated[int, Meta(ge=1, le=100_000)] = ROWS
     """Of the rows of the table, ROWS_MAX at most."""
