@@ -77,7 +77,7 @@ def test_the_page_needs_nothing_from_elsewhere(site: Site) -> None:
     assert "/api/v1/agent-tasks/{taskId}/cancel" in page
     assert re.findall(r"(?:src|href)=(?!'#)[^>]*|url\(|@import", page) == []
     shown = re.compile("<pre>.*?</pre>", re.DOTALL)
-    assert re.findall(r"https?://[^\s,]", shown.sub("", page)) == []
+    assert re.findall(r"https?:", shown.sub("", page)) == []
     assert re.findall(r"https?://(?!example\.org\b).*", page) == [], "nor is anybody led elsewhere"
     assert "<script" not in page
     ids = set(re.findall(r" id='?([\w.-]+)", page))

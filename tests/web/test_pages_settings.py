@@ -143,7 +143,7 @@ def test_a_refused_form_says_the_rule_and_keeps_what_was_typed(site: Site, reade
     reader.send(told.form("Set a member"), name="ben", role="ADMIN")
     assert "ben" in {one["name"] for one in site.get("/api/v1/members")}
     hook = reader.send(reader.get("/settings/webhook-add").form("Add a webhook"), url="ftp://x")
-    assert "an address that begins with http" in hook.text and 'value="ftp://x"' in hook.text
+    assert "a web address (http or https)" in hook.text and 'value="ftp://x"' in hook.text
     days = reader.send(
         reader.get("/settings/token-add").form("Make a token"), name="ci", member="ben", days="ever"
     )

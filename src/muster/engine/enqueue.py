@@ -69,9 +69,7 @@ class Enqueuer:
         # What has no key of its own stands below a group as well.
         command = with_groups(await self._with_keys(view, command, found, given.keys()))
         _refuse_cycle(command)
-        fresh = {
-            at: spec for at, spec in enumerate(command.tasks) if spec.key not in known and at not in given
-        }
+        fresh = {at: one for at, one in enumerate(command.tasks) if one.key not in known and at not in given}
         refuse_unfit(None if found else command.plan, fresh)
         # What comes as a file says itself what its groups wait for.
         below = {} if command.of_file else await new_below(view, fresh.values(), known, others)

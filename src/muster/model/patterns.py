@@ -29,7 +29,7 @@ SECRET = Pattern(
 )
 WEBHOOK = Pattern(
     r"^https?://[^\s/?#@]+([/?#]\S*)?$(?!\n)",
-    "an address that begins with http:// or https://, without spaces or a login",
+    "a web address (http or https), without spaces or a login",
 )
 MESSAGE = Pattern(r"^(msg|digest)_[a-z0-9]{1,64}$(?!\n)", "the id of a message, such as msg_1a2b")
 WORKER = Pattern(r"^worker-[a-z0-9]{8}$(?!\n)", "worker- and 8 small letters or digits")
