@@ -102,6 +102,25 @@ def test_the_first_token_is_left_in_a_file_for_its_owner(
         assert muster(folder, "down").returncode == 0
 
 
+def test_doctor_warns_of_a_first_token_that_members_could_read(folder: Path, at: str) -> None:
+    def warned() -> list[dict[str, Any]]:
+        done = muster(folder, "doctor", "--offline", "--json")
+        assert done.returncode == 0, done.stdout
+        return [one for one in json.loads(done.stdout)["checks"] if one["name"] == "first token"]
+
+    kept = folder / ".muster" / "first-token"
+    with started(folder, "serve", "--listen", at, "--workers", "1"):
+        until(kept.exists, "it has left its token")
+        until(lambda: ask(at, "/health/ready")[0] == 200, "it is ready")
+        assert warned() == []
+        assert muster(folder, "member", "set", "ada", "--role", "MEMBER").returncode == 0
+        (told,) = warned()
+        assert told["ok"] is None and told["fix"] == f"once you have it: rm {kept}"
+        kept.unlink()
+        assert warned() == []
+        assert muster(folder, "down").returncode == 0
+
+
 def test_a_member_of_a_workspace_reaches_that_one_alone(folder: Path, at: str) -> None:
     def said(*words: str) -> str:
         done = muster(folder, *words)

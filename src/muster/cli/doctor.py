@@ -9,6 +9,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from muster.cli.doctor_store import REPLY_S, guarded, of_address, of_folder, wro
 from muster.cli.fields import add_fields, print_rows
 from muster.cli.login import whoami
 from muster.cli.output import Screen, clean
+from muster.client.api import Api
 from muster.client.http import ClientRequest, Connection, answers
 from muster.config.contexts import KnownServer
 from muster.config.layers import Layers
@@ -102,6 +104,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield guarded("disk", lambda: _disk(project))
     yield guarded("clock", lambda: _clock(project))
     yield guarded("vault", lambda: _vault(project))
+    yield from _first_token(project)
     if project.shares_store or config.serve.shared:
         yield from of_folder(project, config.serve)
         if config.runtime.url:
@@ -133,6 +136,21 @@ def _vault(project: Project) -> Check:
     return Check(
         "vault", True, f"its key ({name}) is in {vault.place()}" if name else "nothing is sealed yet"
     )
+
+
+def _first_token(project: Project) -> Iterator[Check]:
+    """Whoever may add tasks has them read it where a worker here takes them."""
+    path = project.first_token_file
+    try:
+        if not path.exists() or not answers(project.socket):
+            return
+        with closing(Api(Connection(project.socket), reply_s=REPLY_S)) as api:
+            members = api.get("/api/v1/members")
+    except (MusterError, OSError):
+        return  # other checks say so
+    if len(members) > 1:
+        found = f"{path} counts as OWNER, and the tasks of {len(members)} members can read it here"
+        yield Check("first token", None, found, f"once you have it: rm {path}")
 
 
 def _configuration(layers: Layers) -> Iterator[Check]:
