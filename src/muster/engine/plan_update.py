@@ -12,8 +12,8 @@ from muster.engine.dependencies import Node, cycle_with
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
-from muster.engine.plan_files import forget_edited, note_edited
 from muster.engine.new_names import refuse_unfit_tags
+from muster.engine.plan_files import forget_edited, note_edited
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -42,6 +42,7 @@ from muster.model.errors import BadInput, Conflict, NotFound, PreconditionFailed
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
 from muster.model.moves.decision import refuse_changed
+from muster.model.people import ATTEMPT
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -190,16 +191,12 @@ class PlanUpdater:
         ids = known.ids(added)
         specs = {spec.key or "": spec for spec in filled}
         await view.load([task.id for task in kept.values()])
-        ticked = {key: view.task(ids[key]) for key in diff.restored if specs[key].done}
-        back = [
-            key
-            for key, task in ticked.items()
-            if command.vouched or await self._enqueuer.proves(view, command, task)
-        ]
-        unproved = ticked.keys() - back  # nobody is to do what may be done: they stay taken out
-        for key in [key for key in diff.restored if key not in unproved]:
-            view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
-        for key in back:
+        ticked = {key: ids[key] for key in diff.restored if specs[key].done}
+        done = await self._done(view, command, ticked)
+        for key in diff.restored:
+            if key in done or key not in ticked:  # nobody is to do what may be done
+                view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
+        for key in done:
             view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
@@ -216,10 +213,17 @@ class PlanUpdater:
             plan_id=added.plan_id,
             added=added.added,
             existing=added.existing,
-            completed=(*added.completed, *back),
-            unproved=(*added.unproved, *unproved),
+            completed=(*added.completed, *done),
+            unproved=(*added.unproved, *(ticked.keys() - done)),
             diff=replace(diff, plan=added.plan),
         )
+
+    async def _done(self, view: View, command: UpdatePlan, ticked: Mapping[str, int]) -> list[str]:
+        """Of tasks that come back ticked: those that are done by a person's word."""
+        if command.vouched and not command.actor.startswith(ATTEMPT):
+            return list(ticked)
+        proves = self._enqueuer.proves
+        return [key for key, number in ticked.items() if await proves(view, command, view.task(number))]
 
     def _take_out(self, view: View, task: Task, actor: str) -> None:
         if task.status in FINAL:

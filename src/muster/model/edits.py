@@ -315,9 +315,9 @@ class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):
     leave: frozenset[str] = frozenset()
     """Keys of tasks that stay as they are, and boxes that are not taken in yet."""
     own: bool = False
-    """Only what the file has changed itself; see `model.edited_elsewhere`."""
+    """Only what the file has changed itself: what was edited elsewhere since stays."""
     vouched: bool = False
-    """A person has looked at its boxes: what is ticked is done."""
+    """A person has looked at its boxes: what is ticked is done.  An agent's word for it does not count."""
 
 
 class CancelPlan(c.Command, frozen=True, kw_only=True):
