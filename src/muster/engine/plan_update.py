@@ -175,8 +175,9 @@ class PlanUpdater:
         filled, sealed = await self._shown(view, tasks, kept)
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
-        whole = without(compare(name, filled, kept, known.identity.renamed, order=order), command.leave)
-        diff = whole
+        diff = whole = without(
+            compare(name, filled, kept, known.identity.renamed, order=order), command.leave
+        )
         if plan and command.own:
             diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
         elif plan:
