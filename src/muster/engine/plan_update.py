@@ -28,6 +28,7 @@ from muster.model.edits import (
     KeptTask,
     PlanAdded,
     PlanCancelled,
+    PlanDiff,
     PlanUpdated,
     RenameBox,
     Renamed,
@@ -175,17 +176,14 @@ class PlanUpdater:
         filled, sealed = await self._shown(view, tasks, kept)
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
-        diff = whole = without(
-            compare(name, filled, kept, known.identity.renamed, order=order), command.leave
-        )
+        whole = compare(name, filled, kept, known.identity.renamed, order=order)
+        diff = whole = without(whole, command.leave)
         if plan and command.own:
             diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
         elif plan:
             await forget_edited(view, plan.id, {spec.key or "" for spec in tasks})
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
-        waiting_anew = {one.key for one in diff.changed if "depends_on" in one.fields and not one.kept}
-        staying = {change.key for change in whole.changed} - waiting_anew
-        await self._refuse_cycle(view, _edges(command, kept, staying), kept)
+        await self._refuse_cycle(view, _edges(command, kept, _waiting_as_before(whole, diff)), kept)
         added = await self._enqueuer.enqueue(view, command)
         await view.flush()
         await self._note_boxes(view, known, added)
@@ -445,6 +443,12 @@ async def _refuse_moved(
 ) -> None:
     if moved := await namesakes(view.tx, plan_id, command, known, keys=keys, now_ms=view.now.wall_ms):
         raise refusal(moved, command.source)
+
+
+def _waiting_as_before(whole: PlanDiff, diff: PlanDiff) -> set[str]:
+    """Keys of the tasks that differ, and keep what they wait for."""
+    anew = {one.key for one in diff.changed if "depends_on" in one.fields and not one.kept}
+    return {change.key for change in whole.changed} - anew
 
 
 def _edges(
