@@ -127,7 +127,7 @@ def test_what_is_watched_is_harmless(hostile, empty, how):
     os.close(writer)
     try:
         sent = until_read(reader, b"", b"failed")
-        spec = c.Spec(title="t", key=f"more {EVIL[:-3]}", description=EVIL, agent="shell")
+        spec = c.Spec(title=f"more {EVIL[:-3]}", key="more", description=EVIL, agent="shell")
         empty.do(c.Enqueue(plan="p", source=None, tasks=(spec,), actor=f"user {EVIL[:-3]}"))
         sent = until_read(reader, sent, b"more")
     finally:
