@@ -142,7 +142,7 @@ def test_a_viewer_reads_and_writes_nothing(far: FarOwner, repo: Repo) -> None:
     refused = reader.post(
         f"/tasks/{number}/review", {**writing.fields, "csrf": own, "do": "back", "words": "No"}
     )
-    assert "which user:ada has not here" in refused.text
+    assert "this token counts only as VIEWER" in refused.text
     for path in ("/plans/billing/merge", "/plans/billing/pull-request", f"/tasks/{number}/pull-request"):
         assert reader.get(path).status == 403
     assert far.tasks()["tests"].status == "FAILED"
