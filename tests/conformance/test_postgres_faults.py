@@ -19,6 +19,7 @@ from muster.stores.postgres import store as postgres_module
 from muster.stores.postgres.faults import RACES
 from muster.stores.postgres.pooling import WAIT_S_MAX
 from muster.stores.postgres.store import PostgresStore
+from patience import PATIENCE_S
 from postgres_databases import at, run_sql
 from real_servers import FAST, free_port, own_folder, run_postgres, start_postgres
 
@@ -129,6 +130,9 @@ def test_a_connection_that_breaks_at_commit_leaves_unknown_what_was_written(
                 await transact(store, adding(2))
             await transact(store, adding(3))
             assert [await there(other, i) for i in (1, 3)] == [True, True]
+            async with asyncio.timeout(PATIENCE_S):  # the server may not be done with what it has heard
+                while delivers and not await there(other, 2):  # noqa: ASYNC110 it tells nobody
+                    await asyncio.sleep(0.01)
             assert await there(other, 2) == delivers
 
     asyncio.run(work())
