@@ -15,6 +15,7 @@ from muster.model.edits import UpdatePlan
 from muster.model.errors import BoxesMoved, NotFound
 from muster.model.states import ErrorKind
 
+pytestmark = pytest.mark.promise("S19")
 BOX = "- [ ] C {#c after=a}\n"
 OTHER = "# Q\n\n- [ ] Q1 {#q1 cap=nobody}\n"
 MOVED = "- [ ] C {#c}\n"
