@@ -25,6 +25,7 @@ from simulator.owner import PumpedBatcher
 from simulator.planted_bugs import PLANTED_BUGS
 from simulator.reference import Reference
 from simulator.scenario import FAULTS, harsh, scenario
+from simulator.silence import BrakeWatch
 from simulator.simulation import Report, simulate
 from simulator.world import World
 
@@ -129,6 +130,14 @@ def test_a_full_disk_before_a_restart_of_the_machine_is_no_excuse_after_it() -> 
         assert leases.refused_ms == (0, 0)
         leases.store_refused(host.now())
     world.loop.close()
+
+
+def test_a_reaper_may_have_looked_right_after_the_watch_did() -> None:
+    """Of the simulator itself: its brake ends before the one that is reckoned from the watch's next look."""
+    watch = BrakeWatch(lease_ms=6_000)
+    watch.look(24, 18, 10_000, over=False)
+    watch.look(24, 18, 10_250, over=True)
+    assert watch.is_on(15_999) and not watch.is_on(16_000)
 
 
 def test_a_seed_replays_exactly_here_and_in_another_process() -> None:

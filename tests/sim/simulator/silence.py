@@ -34,7 +34,9 @@ class BrakeWatch:
     def __init__(self, lease_ms: int) -> None:
         self._lease_ms = lease_ms
         self._given_up_ms: list[int] = []
+        self._looked_ms = 0
         self._maybe_from_ms: int | None = None
+        """The last look at which the reaper had no cause yet: it may have looked right after it."""
         self._surely_from_ms: int | None = None
         self._quiet_from_ms: int | None = None
 
@@ -47,7 +49,8 @@ class BrakeWatch:
         gone = len(self._given_up_ms)
         seen = Silence(held + gone, silent + gone)
         if seen.maybe and over and self._maybe_from_ms is None:
-            self._maybe_from_ms = now_ms
+            self._maybe_from_ms = self._looked_ms
+        self._looked_ms = now_ms
         if not seen.surely:
             self._surely_from_ms = None
         elif self._surely_from_ms is None:
