@@ -24,14 +24,19 @@ def crew(rig: Rig, count: int) -> dict[str, ClaimedJob]:
     return held
 
 
-def flap(rig: Rig, term: int, living: dict[str, ClaimedJob], *, known: bool = True) -> None:
-    """All is well for a while, in which who lives is heard once, and then nothing is heard."""
+def heard(rig: Rig, living: dict[str, ClaimedJob]) -> int:
+    """All is well for a while, in which who lives is heard once, and then nothing is heard: when that began."""
     rig.clock.advance(WELL_S / 2)
     for worker_id, job in living.items():
         rig.beat(worker_id, job)
     rig.clock.advance(WELL_S / 2)
     until_ms = rig.clock.present.mono_ms
     rig.clock.advance(AWAY_S)
+    return until_ms
+
+
+def flap(rig: Rig, term: int, living: dict[str, ClaimedJob], *, known: bool = True) -> None:
+    until_ms = heard(rig, living)
     rig.do(c.FreshLeases(term=term, heard_until_ms=until_ms if known else None))
 
 
@@ -51,11 +56,36 @@ def test_a_worker_that_others_were_heard_beside_gets_no_second_fresh_lease(rig: 
     assert rig.attempt(held[DEAD]).lease_until_ms == fresh_ms, "it was heard, so all begins anew"
 
 
+@pytest.mark.promise("L1")
+def test_nor_does_an_owner_that_crashes_again_and_again_give_it_one_each_time(rig: Rig) -> None:
+    held = crew(rig, 3)
+    rig.new_boot()
+    living = {worker_id: job for worker_id, job in held.items() if worker_id != DEAD}
+    for _ in range(2 * FLAPS):
+        heard(rig, living)
+        rig.new_boot()
+    now_ms = rig.clock.present.mono_ms
+    assert rig.attempt(held[DEAD]).lease_until_ms < now_ms
+    for job in living.values():
+        assert rig.attempt(job).lease_until_ms == now_ms + int(LEASE_S * 1000)
+
+
 @pytest.mark.promise("S15")
-@pytest.mark.parametrize(("heard", "known"), [(0, True), (1, True), (2, False)])
-def test_where_most_were_silent_or_nobody_knows_all_get_one(rig: Rig, heard: int, known: bool) -> None:
+def test_where_nobody_was_heard_each_new_owner_gives_all_a_fresh_lease(rig: Rig) -> None:
+    held = crew(rig, 3)
+    for _ in range(2 * FLAPS):
+        rig.new_boot()
+        heard(rig, {})
+    rig.new_boot()
+    fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+    assert {rig.attempt(job).lease_until_ms for job in held.values()} == {fresh_ms}
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize(("living_count", "known"), [(0, True), (1, True), (2, False)])
+def test_where_most_were_silent_or_nobody_knows_all_get_one(rig: Rig, living_count: int, known: bool) -> None:
     held, term = crew(rig, 4), rig.new_boot().term
-    living = dict(list(held.items())[-heard:] if heard else [])
+    living = dict(list(held.items())[-living_count:] if living_count else [])
     for _ in range(FLAPS):
         flap(rig, term, living, known=known)
     fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)

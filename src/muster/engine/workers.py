@@ -375,8 +375,11 @@ class Workers:
         term = await self._take_term(views)
         if command.project and await views.tx.store_meta(PROJECT) is None:
             await views.tx.set_store_meta(PROJECT, command.project)
-        renewed = [await self._renew_all(view, by_hand=command.long_lived) for view in await views.all()]
-        return TookOver(term=term, adopted=sum(renewed))
+        renewed = 0
+        for view in await views.all():
+            until_ms = await self._last_word_ms(view)
+            renewed += await self._renew_all(view, by_hand=command.long_lived, heard_until_ms=until_ms)
+        return TookOver(term=term, adopted=renewed)
 
     async def new_leader(
         self, views: Views, server: str, *, unheard: bool, heard_until_ms: int | None
@@ -404,6 +407,12 @@ class Workers:
         for view in await views.all():
             await self._renew_all(view, by_hand=True, heard_until_ms=command.heard_until_ms)
         return Done()
+
+    @staticmethod
+    async def _last_word_ms(view: View) -> int | None:
+        """Somebody was heard then, so the others could have been, too."""
+        workers = await held_workers(view.tx)
+        return max((w.heard_mono_ms for w in workers if w.boot_id == view.now.boot_id), default=None)
 
     async def _renew_all(self, view: View, *, by_hand: bool, heard_until_ms: int | None = None) -> int:
         renewed, workers = 0, await held_workers(view.tx)

@@ -95,7 +95,8 @@ class Leases:
         if isinstance(command, c.Reap) and isinstance(answer, Moved):
             self._check_reap(command, now)
             hearing = self._heard[command.task_id, command.epoch]
-            trusted = hearing.boot_id == now.boot_id and now.mono_ms < hearing.mono_ms + hearing.lease_ms
+            lasts = hearing.boot_id == now.boot_id and now.mono_ms < hearing.mono_ms + hearing.lease_ms
+            trusted = lasts and not self._was_unheard((command.task_id, command.epoch), hearing)
             self._reference.tasks[command.task_id].reaped_early = trusted and not command.tree_killed
         elif isinstance(command, c.Start):
             self.heard((command.task_id, command.epoch), now)
@@ -145,7 +146,7 @@ class Leases:
         if refused_from_ms < over_ms and hearing.mono_ms < refused_to_ms:
             over_ms = max(over_ms, refused_to_ms + hearing.lease_ms)
         silent_ms = now.mono_ms - hearing.mono_ms
-        if now.mono_ms < over_ms:
+        if now.mono_ms < over_ms and not self._was_unheard(key, hearing):
             raise Broken(
                 "S15", f"task {task.id}#{command.epoch} was reaped {silent_ms} ms after it was heard", task.id
             )
@@ -158,6 +159,10 @@ class Leases:
                 )
                 raise Broken("S15", says, task.id)
             self._brake.given_up(now.mono_ms)
+
+    def _was_unheard(self, key: Key, hearing: Hearing) -> bool:
+        """For a whole lease of an owner that was well, in pieces: it needs no fresh one for the end of each."""
+        return self._well_ms.get(key, 0) >= hearing.lease_ms
 
     def _look_at_silence(self, now: Now) -> Silence:
         agents = [task for task in self._open() if not task.by_hand]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -102,8 +103,9 @@ class TaskModel:
     def final(self) -> bool:
         return self.status in FINAL
 
-    def may_resume_from(self) -> bytes | None:
-        newest = [saved for saved in self.checkpoints if saved[0] > self.fresh_after]
+    def newest_checkpoint(self, before_epoch: float = math.inf) -> bytes | None:
+        """What may be resumed from."""
+        newest = [saved for saved in self.checkpoints if self.fresh_after < saved[0] < before_epoch]
         return max(newest)[2] if newest else None
 
     def take(self, event: Event, cap_ms: int) -> None:
