@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_rig import LEASE_S, Rig
+from engine_rig import LEASE_S, TOKEN, Rig
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
@@ -79,6 +79,26 @@ def test_where_nobody_was_heard_each_new_owner_gives_all_a_fresh_lease(rig: Rig)
     rig.new_boot()
     fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
     assert {rig.attempt(job).lease_until_ms for job in held.values()} == {fresh_ms}
+
+
+@pytest.mark.promise("S15")
+@pytest.mark.parametrize("word", ["heartbeat", "start"])
+def test_a_word_in_the_same_commit_or_the_start_of_an_attempt_is_heard(rig: Rig, word: str) -> None:
+    held, term = crew(rig, 3), rig.new_boot().term
+    living = {worker_id: job for worker_id, job in held.items() if worker_id != DEAD}
+    job = held[DEAD]
+    heartbeat = c.Heartbeat(worker_id=DEAD, attempts=((job.task_id, job.epoch),))
+    start = c.Start(task_id=job.task_id, epoch=job.epoch, token_hash=TOKEN)
+    for _ in range(FLAPS):
+        if word == "start":
+            rig.clock.advance(0.1)
+            rig.do(start)
+        else:
+            fresh = c.FreshLeases(term=term, heard_until_ms=heard(rig, living))
+            rig.apply(fresh, heartbeat)
+        flap(rig, term, living)
+        fresh_ms = rig.clock.present.mono_ms + int(LEASE_S * 1000)
+        assert {rig.attempt(one).lease_until_ms for one in held.values()} == {fresh_ms}
 
 
 @pytest.mark.promise("S15")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import NoReturn
 
 import pytest
 
 import muster
+from muster.model import commands as c
+from muster.model.answers import Moved
 from muster.model.errors import WaitTimeout
-from muster.model.states import ErrorKind
-from muster.sdk.function_worker import FunctionWorker
+from muster.model.states import AttemptStatus, ErrorKind
+from muster.sdk import function_worker
+from muster.sdk.function_worker import Answers, FunctionWorker
 from patience import PATIENCE_S
 
 
@@ -164,3 +168,42 @@ def test_a_worker_that_breaks_is_told_to_who_waits(
                 asyncio.run(wait()) if asynchronous else later.enqueue().result()
     with app.running(), pytest.raises(WaitTimeout):
         later.enqueue().result(0)
+
+
+@pytest.mark.promise("S1")
+def test_what_an_end_brings_after_its_lease_is_given_back(
+    app: muster.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer was long on the way, and somebody else may have the task by then."""
+    real_say, real_boot_s = FunctionWorker._say, function_worker.boot_s
+    slow, late_s = threading.Event(), [0.0]
+
+    def say(self: FunctionWorker, commands: Sequence[c.AttemptCommand]) -> Answers:
+        answers = real_say(self, commands)
+        if slow.is_set() and isinstance(answers[-1], Moved) and answers[-1].next:
+            slow.clear()
+            late_s[0] += 3_600.0
+        return answers
+
+    monkeypatch.setattr(FunctionWorker, "_say", say)
+    monkeypatch.setattr(function_worker, "boot_s", lambda: real_boot_s() + late_s[0])
+
+    @app.task
+    def first() -> None:
+        assert both.wait(PATIENCE_S)
+
+    @app.task
+    def second() -> int:
+        return 2
+
+    both = threading.Event()
+    with app.running(1, batch=1):
+        begun, waiting = first.enqueue(), second.enqueue()
+        slow.set()
+        both.set()
+        begun.result(PATIENCE_S)
+        assert waiting.result(PATIENCE_S) == 2
+        released, done = waiting.detail().attempts
+    assert not slow.is_set()
+    assert released.status is AttemptStatus.RELEASED
+    assert done.status is AttemptStatus.COMPLETED

@@ -7,13 +7,15 @@ most others were heard meanwhile, it gets no other one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.engine.view import View
 from muster.model.rows import WorkerRow
+from muster.model.task import Attempt
 
 _META = "fresh leases"
 
@@ -46,18 +48,24 @@ class Silence:
         return cls(given if given.boot_id == boot_id else _Given(boot_id, {}), heard_until_ms)
 
     def given_up(
-        self, workers: Collection[WorkerRow], now_ms: int, lease_ms: Callable[[WorkerRow], int]
+        self,
+        workers: Sequence[tuple[WorkerRow, Sequence[Attempt]]],
+        now_ms: int,
+        lease_ms: Callable[[WorkerRow], int],
     ) -> frozenset[str]:
-        """Those that get no other one.  `lease_ms`: how long the longest one of a worker's attempts is."""
+        """Of these workers and what each holds, those that get no other one.
+
+        `lease_ms`: how long the longest one of a worker's attempts is.
+        """
         known = self._given.workers
-        silent = {worker.id for worker in workers if self._well_ms(worker, now_ms) >= lease_ms(worker)}
-        self._given.workers = {one.id: known[one.id] for one in workers if one.id in known}
+        silent = {one.id for one, held in workers if self._well_ms(one, held, now_ms) >= lease_ms(one)}
+        self._given.workers = {one.id: known[one.id] for one, _ in workers if one.id in known}
         most = 2 * (len(workers) - len(silent)) > len(workers) - 1
         return frozenset(silent if most else ())
 
-    def _well_ms(self, worker: WorkerRow, now_ms: int) -> int:
+    def _well_ms(self, worker: WorkerRow, held: Sequence[Attempt], now_ms: int) -> int:
         before = self._given.workers.get(worker.id)
-        if before is None or worker.heard_mono_ms != before.at_ms:
+        if before is None or _has_spoken(worker, held, before.at_ms):
             self._given.workers.pop(worker.id, None)
             return 0
         if self._until_ms is not None:
@@ -65,10 +73,17 @@ class Silence:
         before.counted_ms = now_ms
         return before.well_ms
 
-    def give(self, worker_id: str, now_ms: int) -> None:
-        """A fresh lease."""
-        before = self._given.workers.get(worker_id)
-        self._given.workers[worker_id] = _Unheard(now_ms, now_ms, before.well_ms if before else 0)
+    def give(self, worker: WorkerRow, view: View) -> WorkerRow:
+        """A fresh lease: as if it were heard, a moment before a word of its own that comes in the same commit."""
+        now, before = view.now, self._given.workers.get(worker.id)
+        self._given.workers[worker.id] = _Unheard(now.mono_ms, now.mono_ms, before.well_ms if before else 0)
+        return replace(worker, heard_mono_ms=now.mono_ms - 1, boot_id=now.boot_id)
 
     async def keep(self, view: View) -> None:
         await view.tx.set_meta(_META, msgspec.json.encode(self._given).decode())
+
+
+def _has_spoken(worker: WorkerRow, held: Sequence[Attempt], given_ms: int) -> bool:
+    """Since it was given a fresh lease.  A start is a word as well, and renews its attempt alone."""
+    started = any(attempt.lease_until_ms - attempt.lease_ms > given_ms for attempt in held)
+    return started or worker.heard_mono_ms != given_ms - 1

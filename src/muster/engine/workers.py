@@ -415,21 +415,21 @@ class Workers:
         return max((w.heard_mono_ms for w in workers if w.boot_id == view.now.boot_id), default=None)
 
     async def _renew_all(self, view: View, *, by_hand: bool, heard_until_ms: int | None = None) -> int:
-        renewed, workers = 0, await held_workers(view.tx)
-        silence = await Silence.of(view, heard_until_ms)
-        now_ms = view.now.mono_ms
-        given_up = silence.given_up(workers, now_ms, self._longest_lease_ms)
-        for worker in workers:
+        renewed, silence = 0, await Silence.of(view, heard_until_ms)
+        boot_id = view.now.boot_id
+        workers = []
+        for worker in await held_workers(view.tx):
+            # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
+            elsewhere = self._policy.elsewhere(worker.hostname)
+            held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == boot_id]
+            if worker.boot_id == boot_id or held or elsewhere:
+                workers.append((worker, held))
+        given_up = silence.given_up(workers, view.now.mono_ms, self._longest_lease_ms)
+        for worker, held in workers:
             if worker.id in given_up:
                 log.warning("%s was not heard while others were: it gets no other fresh lease", worker.id)
                 continue
-            # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
-            elsewhere = self._policy.elsewhere(worker.hostname)
-            held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == view.now.boot_id]
-            if worker.boot_id != view.now.boot_id and not (held or elsewhere):
-                continue
-            await view.tx.put_worker(replace(worker, heard_mono_ms=now_ms, boot_id=view.now.boot_id))
-            silence.give(worker.id, now_ms)
+            await view.tx.put_worker(silence.give(worker, view))
             renewed += self._renew_held(view, held)
         await silence.keep(view)
         # Who holds a task by hand is no worker, and could not be heard either.

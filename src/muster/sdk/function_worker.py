@@ -139,11 +139,22 @@ class FunctionWorker(Holder):
         return replace(super()._new_claim(), slots=self._batch, start=self._batch == 1)
 
     def _claim(self, command: c.Claim) -> Claimed | None:
-        asked_s = boot_s()
+        sent_s = self._first_sent_s(command)
         claimed = super()._claim(command)
-        if claimed is None or not (command.start and claimed.jobs):
+        return claimed and self._in_time(command, claimed, sent_s)
+
+    def _first_sent_s(self, command: c.Claim) -> float:
+        """When it was sent first, alone or with the end of another attempt: what it is given may be of then."""
+        request_id, sent_s = getattr(self._paces, "claim", ("", 0.0))
+        if request_id != command.request_id:
+            sent_s = boot_s()
+            self._paces.claim = command.request_id, sent_s
+        return sent_s
+
+    def _in_time(self, command: c.Claim, claimed: Claimed, sent_s: float) -> Claimed:
+        if not (command.start and claimed.jobs):
             return claimed
-        if boot_s() - asked_s <= min(job.lease_s or self.lease_s for job in claimed.jobs):
+        if boot_s() - sent_s <= min(job.lease_s or self.lease_s for job in claimed.jobs):
             return claimed
         for job in claimed.jobs:  # somebody else may have it by now
             self._tell([c.Release(**_named(job), reason="the answer to its claim came too late")])
@@ -210,11 +221,15 @@ class FunctionWorker(Holder):
 
     def _finish(self, said: list[c.AttemptCommand], then: c.Claim) -> Claimed | None:
         """Tells the ends of attempts; `then` is claimed with the last of them."""
+        sent_s = 0.0
         if not self._draining.is_set() and said and isinstance(said[-1], c.Finish):
             said[-1] = replace(said[-1], then=then)
+            sent_s = self._first_sent_s(then)
         answers = self._say(said)
         last = answers[-1] if answers else None
-        return last.next if isinstance(last, Moved) else None
+        if not isinstance(last, Moved) or last.next is None:
+            return None
+        return self._in_time(then, last.next, sent_s)
 
     def _say(self, commands: Sequence[c.AttemptCommand]) -> Answers:
         answers = self._tell(commands)

@@ -49,6 +49,8 @@ class Leases:
         self._heard: dict[Key, Hearing] = {}
         self._well_ms: dict[Key, int] = {}
         """How long the owner was well since the last word of each, whatever leases others gave it."""
+        self._lingers: dict[Key, tuple[str, int]] = {}
+        """Since when it was seen that it does."""
         self._looked_ms = 0
         self._brake = BrakeWatch(self._lease_ms)
         self.refused_ms: tuple[int, int] = (0, 0)
@@ -96,8 +98,11 @@ class Leases:
             self._check_reap(command, now)
             hearing = self._heard[command.task_id, command.epoch]
             lasts = hearing.boot_id == now.boot_id and now.mono_ms < hearing.mono_ms + hearing.lease_ms
-            trusted = lasts and not self._was_unheard((command.task_id, command.epoch), hearing)
-            self._reference.tasks[command.task_id].reaped_early = trusted and not command.tree_killed
+            early = lasts and not command.tree_killed
+            unheard = self._was_unheard((command.task_id, command.epoch), hearing)
+            task = self._reference.tasks[command.task_id]
+            task.reaped_early = early and not unheard
+            task.may_linger = command.epoch if early and unheard else None
         elif isinstance(command, c.Start):
             self.heard((command.task_id, command.epoch), now)
         elif isinstance(command, c.NewBoot | c.FreshLeases):
@@ -195,11 +200,15 @@ class Leases:
         for task in self._reference.tasks.values():
             if task.lingering is None:
                 continue
-            hearing = self._heard[task.id, task.lingering]
+            key = (task.id, task.lingering)
+            hearing = self._heard[key]
             since_ms = (
                 max(hearing.mono_ms, well_since_ms) if hearing.boot_id == now.boot_id else well_since_ms
             )
-            if now.mono_ms - since_ms > hearing.lease_ms + self._freed_ms:
+            # A brake may have kept it until somebody ended it.
+            boot_id, from_ms = self._lingers.setdefault(key, (now.boot_id, now.mono_ms))
+            over_ms = max(since_ms + hearing.lease_ms, from_ms if boot_id == now.boot_id else 0)
+            if now.mono_ms - over_ms > self._freed_ms:
                 says = f"task {task.id} still waits for the end of attempt {task.lingering}"
                 raise Broken("L1", says, task.id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from msgspec import json
@@ -45,14 +46,28 @@ def _with_claim(command: c.Command, outcome: T) -> list[tuple[c.Command, T | Cla
     return [(command, outcome)]
 
 
+@dataclass(frozen=True)
+class _Jump:
+    """Of the wall clock."""
+
+    owner_pid: int
+    mono_ms: int
+    commits: int
+    seconds: float
+
+    def looks_one_with(self, later: _Jump) -> bool:
+        """An owner that stood still between them sees what came of both."""
+        soon = later.mono_ms - self.mono_ms < TICKS_MS or later.commits == self.commits
+        return self.owner_pid == later.owner_pid and soon
+
+
 class Oracle:
     def __init__(self, world: World, store: SqliteStore) -> None:
         self.world = world
         self.reference = Reference()
         self.leases = Leases(world, self.reference)
         self.commits = 0
-        self._jumps: list[tuple[int, int]] = []
-        """(pid of the owner, its monotonic time) of each jump of the wall clock."""
+        self._jumps: list[_Jump] = []
         self.quiet_from_s: float | None = None
         """When nobody is to be given up any more (L4)."""
         self.slots: dict[str, int] = {}
@@ -68,8 +83,12 @@ class Oracle:
 
     def clock_jumped(self, seconds: float, now: Now) -> None:
         owner = self.leases.owner
-        if owner is not None and owner.alive and abs(seconds) > SEEN_JUMP_S:
-            self._jumps.append((owner.id.pid, now.mono_ms))
+        if owner is None or not owner.alive:
+            return
+        jump = _Jump(owner.id.pid, now.mono_ms, self.commits, seconds)
+        if self._jumps and self._jumps[-1].looks_one_with(jump):
+            jump = replace(jump, seconds=seconds + self._jumps.pop().seconds)
+        self._jumps.append(jump)
 
     # -- after each commit
 
@@ -218,9 +237,11 @@ class Oracle:
 
     def _check_expiry(self, task_id: int, now: Now) -> None:
         owner = self.leases.owner
-        for pid, mono_ms in self._jumps:
-            seen = owner is not None and owner.id.pid == pid and mono_ms > self.leases.led_since_ms
-            if seen and TICKS_MS < now.mono_ms - mono_ms < HOLD_AFTER_JUMP_MS:
+        for jump in self._jumps:
+            since_ms = self.leases.led_since_ms
+            seen = owner is not None and owner.id.pid == jump.owner_pid and jump.mono_ms > since_ms
+            far = abs(jump.seconds) > SEEN_JUMP_S
+            if seen and far and TICKS_MS < now.mono_ms - jump.mono_ms < HOLD_AFTER_JUMP_MS:
                 raise Broken("S15", f"task {task_id} expired right after the wall clock jumped", task_id)
 
     def _note_accepted(self, command: c.Command, outcome: object, now: Now) -> None:
@@ -297,6 +318,8 @@ class Oracle:
             raise Broken("S8", f"task {row.id} {counts}", row.id)
         if look.in_line != row.ready:
             raise Broken("L3", f"task {row.id} is {row.status}, its place in line is {look.in_line}", row.id)
+        if task.lingering is None and row.lingering_epoch == task.may_linger:
+            task.lingering = row.lingering_epoch
         if row.lingering_epoch != task.lingering:
             lets = f"lets attempt {row.lingering_epoch} linger, it should be {task.lingering}"
             raise Broken("S1", f"task {row.id} {lets}", row.id)

@@ -80,6 +80,8 @@ class TaskModel:
     """An attempt that somebody else has ended while it was at work: nobody gets the task before it is gone."""
     reaped_early: bool = False
     """Because it did not stop in time, on a machine where nobody could kill its processes: the next event."""
+    may_linger: int | None = None
+    """An attempt that ended so when nobody had heard its worker for long: both is right."""
     done: int | None = None
     """The attempt that has said that it is done, until its work is published: attempts after it run no agent."""
     lost_epoch: int | None = None

@@ -87,6 +87,7 @@ class SimWorker:
         self._lease_s: float | None = None
         """Set where it is to freeze what it cannot renew."""
         self._requests = 0
+        self._sent_s: dict[str, float] = {}
         self._starts = self._dice.random() < STARTING
         self._draining = self._leaves = False
         self.process.spawn(self._main())
@@ -245,8 +246,12 @@ class SimWorker:
         self._requests += 1
         return c.Claim(worker_id=self.id, request_id=f"{self.id}-{self._requests}", start=self._starts)
 
+    def _first_sent_s(self, command: c.Claim) -> float:
+        """With the end of an attempt, or alone: what it is given may be of then."""
+        return self._sent_s.setdefault(command.request_id, self._stage.world.time_s)
+
     async def _claim(self, command: c.Claim) -> Given | None:
-        sent_s = self._stage.world.time_s
+        sent_s = self._first_sent_s(command)
         while True:
             try:
                 answer = await self._ask(command)
@@ -353,7 +358,8 @@ class SimWorker:
         return False
 
     async def _settle(self, held: Held, word: c.Finish) -> None:
-        then, sent_s = None if self._draining else held.then, self._stage.world.time_s
+        then = None if self._draining else held.then
+        sent_s = self._first_sent_s(held.then)
         answer = await self._patiently(replace(word, proof=held.job.proof, then=then), held)
         held.settled = answer is not None
         if isinstance(answer, Moved) and answer.next is not None:
