@@ -49,6 +49,21 @@ def test_two_tabs_show_the_same_also_after_a_while_without_network(far: FarOwner
     expect(two.get_by_label("Your answer to billing/api")).to_be_visible()
 
 
+def test_a_page_that_is_left_is_not_called_stale(far: FarOwner, let_in: Let) -> None:
+    """It loses its stream a moment before it is gone."""
+    page = let_in()
+    for path in ("/inbox", "/tasks", "/inbox"):
+        live(page, "/tasks")
+        page.evaluate("""() => {
+          const said = (text) => sessionStorage.setItem("said", `${sessionStorage.getItem("said") ?? ""}${text};`);
+          new MutationObserver(() => said(document.getElementById("link").textContent))
+            .observe(document.getElementById("link"), {subtree: true, childList: true, attributes: true});
+          addEventListener("pagehide", () => said("gone"));
+        }""")
+        live(page, path)
+    assert page.evaluate("sessionStorage.getItem('said')") == "gone;gone;gone;"
+
+
 def test_five_thousand_tasks_are_shown_a_part_at_a_time_and_live(far: FarOwner, let_in: Let) -> None:
     for begin in range(0, 5000, 1000):
         specs = tuple(c.Spec(title=f"task {at}", key=f"t{at}") for at in range(begin, begin + 1000))

@@ -11,6 +11,7 @@ const SHARE_MAX = 0.1;
 const STREAMS_MAX = 4; // of one browser: it has six connections to a server, and the next page needs one
 const GLANCE_MS = 5000;
 const TWICE_MS = 5000;
+const LOST_MS = 500; // a page that is being left loses its stream first: that is no news
 const badge = document.getElementById("link");
 let { stream: address, seen } = document.body.dataset;
 const { still } = document.body.dataset;
@@ -24,6 +25,7 @@ let tookMs = 0;
 let timer = null;
 let heard = new Date();
 let retry = null;
+let losing = null;
 let out = false; // nobody is asked anything before somebody has signed in again
 let pressed = null; // until what is pressed is released: a drag or a click begins with what lies below the pointer
 let release = null;
@@ -36,10 +38,16 @@ function say(text, stale = false) {
 }
 
 function lost() {
-  say(`${still ? "no answer" : "stale"} since ${heard.toLocaleTimeString()}`, true);
+  losing ??= setTimeout(() => say(`${still ? "no answer" : "stale"} since ${heard.toLocaleTimeString()}`, true), LOST_MS);
+}
+
+function notLost() {
+  clearTimeout(losing);
+  losing = null;
 }
 
 function hear(held = 0) {
+  notLost();
   heard = new Date();
   if (still) say("");
   else say(held ? `live, ${held} not shown while you point there` : "live");
@@ -48,6 +56,7 @@ function hear(held = 0) {
 // What was typed stays for whoever signs in again; without that the door is shown, which leads back here.
 function leave() {
   out = true;
+  notLost();
   disconnect();
   const door = `/enter?back=${encodeURIComponent(location.pathname + location.search)}`;
   if (!unsent(document)) return location.replace(door);
@@ -183,7 +192,10 @@ function look() {
 
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : look()));
 addEventListener("focus", look);
-addEventListener("pagehide", disconnect);
+addEventListener("pagehide", () => {
+  notLost();
+  disconnect();
+});
 // A double click would leave the answer for the one to the second: that it was sent already.
 const sentMs = new WeakMap();
 addEventListener("submit", (event) => {
