@@ -55,7 +55,8 @@ def test_a_page_that_is_left_is_not_called_stale(far: FarOwner, let_in: Let) -> 
     for path in ("/inbox", "/tasks", "/inbox"):
         live(page, "/tasks")
         page.evaluate("""() => {
-          const said = (text) => sessionStorage.setItem("said", `${sessionStorage.getItem("said") ?? ""}${text};`);
+          const before = () => sessionStorage.getItem("said") ?? "";
+          const said = (text) => sessionStorage.setItem("said", `${before()}${text};`);
           new MutationObserver(() => said(document.getElementById("link").textContent))
             .observe(document.getElementById("link"), {subtree: true, childList: true, attributes: true});
           addEventListener("pagehide", () => said("gone"));
