@@ -1,8 +1,9 @@
-"""How long a search for counterexamples goes on."""
+"""How long a search for counterexamples goes on, and where it begins."""
 
 from __future__ import annotations
 
 import os
+import random
 from typing import Any
 
 from hypothesis import settings
@@ -13,3 +14,8 @@ def properties(examples: int, **more: Any) -> settings:
     return settings(
         max_examples=examples, deadline=None, print_blob=True, derandomize="CI" in os.environ, **more
     )
+
+
+def new_seed() -> int:
+    """Another one with each run; in CI always the same."""
+    return 0 if "CI" in os.environ else random.SystemRandom().randrange(1 << 30)

@@ -20,6 +20,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import FINAL, ErrorKind, FailedDependency, TaskStatus
 from muster.model.views import TaskFilter
 from muster.testing import promises
+from searches import new_seed
 
 TASKS = 2_000
 LATER = 400
@@ -27,7 +28,7 @@ LATER = 400
 WORKERS = [f"worker-{letter * 8}" for letter in "abcdefgh"]
 STEERED = ("paused", "cancelled", "skipped", "retried", "depends")
 """What may keep a task from being ready when its last dependency ends."""
-SEEDS = [1, random.SystemRandom().randrange(1 << 32)]
+SEEDS = [1, new_seed()]
 
 
 class Crowd:
