@@ -24,6 +24,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.notify import ChannelPlan
+from muster.model.plan_sync import Untaken
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
@@ -115,8 +116,8 @@ class ServedOwner:
     async def reconcile(self) -> Reconciled:
         return Reconciled()
 
-    async def untaken(self, plan: str) -> tuple[()]:
-        return ()
+    async def untaken(self, plan: str) -> Untaken:
+        return Untaken()
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         self.ticked.append(plan)

@@ -9,8 +9,11 @@ import pytest
 from engine_rig import Rig
 from plan_world import PLAN, World
 
+from muster.engine.batch import drive
+from muster.model.commands import CompleteByPerson
 from muster.model.edits import EditTask
 from muster.model.errors import BadInput
+from muster.model.plan_sync import PlanSynced
 
 OLD, NEW = "- [ ] A {#a}\n", "- [ ] A of the file {#a}\n"
 
@@ -24,10 +27,14 @@ class Edited(World):
 
     @property
     def differs(self) -> tuple[str, ...]:
-        return tuple(one.key for one in asyncio.run(self.syncer.untaken("p")))
+        return tuple(one.key for one in asyncio.run(self.syncer.untaken("p")).differences)
 
     def look(self) -> None:
         asyncio.run(self.syncer.sync("p"))
+
+
+def standing_of(world: World) -> PlanSynced:
+    return drive(world.rig.queries.sync_state("p"))
 
 
 @pytest.fixture
@@ -69,6 +76,31 @@ def test_who_edits_the_same_in_both_is_asked(world: Edited, accepts: bool) -> No
     world.write("# P", "# P\n\nSome words.")
     world.pass_s(60)
     assert world.title("a") == ("A of the file" if accepts else "A of ada")
+
+
+def test_whose_other_task_is_accepted_keeps_it(world: Edited) -> None:
+    """Also another field of the task that is accepted."""
+    world.edit("a", title="A of ada")
+    world.edit("b", priority=9)
+    world.head = "h2"
+    world.write("- [ ] B", "- [ ] D {#d}\n- [ ] B again")
+    world.pass_s(60)
+    assert sorted(world.conflicts) == ["b", "d"]
+    asyncio.run(world.syncer.decide("p", True, [], "ben"))
+    world.pass_s(60)
+    assert (world.title("a"), world.title("b"), world.title("d")) == ("A of ada", "B again", "D")
+    assert world.rig.views()["b"].priority == 9 and world.conflicts == {}
+    assert standing_of(world).edited == ("a", "b"), "and their boxes still may say what they said before"
+
+
+def test_once_its_box_is_gone_or_it_is_over_nothing_is_said_of_it(world: Edited) -> None:
+    world.edit("b", title="B of ada")
+    world.edit("c", title="C of ada")
+    world.write("- [ ] C {#c after=a}\n", "")
+    world.pass_s(60)
+    assert world.rig.statuses()["c"] == "CANCELLED" and standing_of(world).edited == ("b",)
+    world.rig.do(CompleteByPerson(task_id=world.rig.id("p/b"), actor="ada"))
+    assert standing_of(world).edited == ()
 
 
 def test_once_the_file_has_said_the_same_it_counts_again(world: Edited) -> None:

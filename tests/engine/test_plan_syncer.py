@@ -98,6 +98,7 @@ def test_a_removed_box_cancels_what_waits_and_never_what_runs(world: World) -> N
     world.rig.do(complete(job))
     world.pass_s(40)
     assert (world.statuses["a"], world.conflicts) == ("ARCHIVED", {})
+    assert drive(world.rig.queries.sync_state("p")).owed == (), "nobody looks for its box"
 
 
 def test_an_edit_of_what_runs_waits_for_its_end(world: World) -> None:

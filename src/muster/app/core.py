@@ -71,7 +71,7 @@ from muster.model.errors import (
     Unavailable,
 )
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import Difference, PlanSynced
+from muster.model.plan_sync import PlanSynced, Untaken
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.rows import DEFAULT_WORKSPACE
@@ -351,12 +351,12 @@ class Owner:
             return await self.syncer.sync(plan)
         return await self.syncer.decide(plan, accept, keys, actor)
 
-    async def untaken(self, plan: str) -> tuple[Difference, ...]:
+    async def untaken(self, plan: str) -> Untaken:
         """As PlanSyncer.untaken; nothing where its file is away or cannot be read: `problem` tells of that."""
         try:
             return await self.syncer.untaken(plan)
         except (NotFound, BadPlan):
-            return ()
+            return Untaken()
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         """Ticks what is due, or if `rewrite` all boxes of what is done; which boxes differ all the same."""

@@ -65,14 +65,19 @@ def _show(found: Json, screen: Screen) -> None:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
     for key, kind, *_ in found["untaken"]:
         behind = ", perhaps behind what is asked above" if found["conflicts"] else ""
-        screen.line(f"  {clean(key)}  {kind}: not taken in yet{behind}")
+        yet = (
+            "taken in once its task no longer runs"
+            if key in found["running"]
+            else f"not taken in yet{behind}"
+        )
+        screen.line(f"  {clean(key)}  {kind}: {yet}")
     for key in found["edited"]:
         screen.line(f"  {clean(key)}  edited here; its box may say what it said before")
     if found["edited"]:
         screen.line(
             "  next: write it into the file, or muster plan add FILE --update takes what the file says"
         )
-    if found["untaken"] and not found["conflicts"]:
+    if {key for key, *_ in found["untaken"]} - {*found["running"]} and not found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} --accept KEY, or --reject KEY")

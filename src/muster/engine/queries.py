@@ -35,7 +35,7 @@ from muster.model.items import ItemView, items_of
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
-from muster.model.plan_sync import PlanSynced, SyncState, boxes_differ
+from muster.model.plan_sync import PlanSynced, boxes_differ, standing
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, ROOM, WorkerRow, agent_views, worker_view
 from muster.model.spending import ledger_of
@@ -154,7 +154,7 @@ class Queries:
         plan_id = None if plan is None else (await self._plan_view(plan)).id
         found = await needy(self._reads, self.tasks, plan_id)
         files = tuple(
-            _synced(name, state)
+            standing(name, state)
             for name, state in await self._reads.sync_states()
             if plan in {None, name} and (state.problem or state.waiting)
         )
@@ -303,7 +303,9 @@ class Queries:
     async def sync_state(self, name: str) -> PlanSynced:
         """How a plan and its file stood to each other at the last look.  Raises NotFound."""
         view = await self._plan_view(name)
-        return _synced(name, await self._reads.sync_state(view.id))
+        state = await self._reads.sync_state(view.id)
+        tasks = await self._reads.kept_tasks(view.id) if state.owed or state.edited else []
+        return standing(name, state, tasks)
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""
@@ -453,16 +455,6 @@ class Queries:
             {agent: most for agent, most in most_by_agent.items() if by_agent.get(agent, 0) >= most},
             {key: most for key, most in most_by_key.items() if by_key.get(key, 0) >= most},
         )
-
-
-def _synced(plan: str, state: SyncState) -> PlanSynced:
-    return PlanSynced(
-        plan=plan,
-        problem=state.problem,
-        conflicts=state.waiting,
-        owed=tuple(sorted(state.owed)),
-        edited=tuple(sorted(state.edited)),
-    )
 
 
 def _judged(view: TaskView, facts: CrewFacts) -> TaskView:

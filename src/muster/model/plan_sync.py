@@ -124,8 +124,31 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """Boxes that are not as they are to be, because they were not found."""
     untaken: tuple[Difference, ...] = ()
     """What differs, and is neither taken in nor asked about yet."""
+    running: tuple[str, ...] = ()
+    """Keys of what is untaken for as long as its task runs."""
     edited: tuple[str, ...] = ()
     """Keys of tasks that were edited elsewhere: their boxes may say what they said before."""
+
+
+class Untaken(NamedTuple):
+    """What differs, and is neither taken in nor asked about yet."""
+
+    differences: tuple[Difference, ...] = ()
+    running: tuple[str, ...] = ()
+    """As `PlanSynced.running`."""
+
+
+def standing(plan: str, state: SyncState, tasks: Collection[KeptTask] = ()) -> PlanSynced:
+    """As it is kept; of these tasks of it, what is gone needs no box, and an edit of what is over is no news."""
+    gone = {task.key for task in tasks if task.gone}
+    over = {task.key for task in tasks if task.gone or task.status in FINAL - {TaskStatus.FAILED}}
+    return PlanSynced(
+        plan=plan,
+        problem=state.problem,
+        conflicts=state.waiting,
+        owed=tuple(sorted(state.owed.keys() - gone)),
+        edited=tuple(sorted(state.edited.keys() - over)),
+    )
 
 
 class TakeTicks(Enqueue, frozen=True, kw_only=True):

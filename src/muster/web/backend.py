@@ -18,7 +18,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import Difference, PlanSynced
+from muster.model.plan_sync import PlanSynced, Untaken
 from muster.ports.engine import Execute
 from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
@@ -154,7 +154,7 @@ class OwnerActions(Protocol):
         """Takes in what has changed in the plan's file, now; or a person's word on what waits, of these tasks or
         of all.  Raises NotFound."""
 
-    async def untaken(self, plan: str) -> tuple[Difference, ...]:
+    async def untaken(self, plan: str) -> Untaken:
         """What differs between the plan and its file now, and is neither taken in nor asked about."""
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:

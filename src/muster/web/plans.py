@@ -92,7 +92,8 @@ async def boxes(web: Backend, plan: str, body: ActorBody) -> BoxesTicked:  # noq
 async def standing(web: Backend, plan: str) -> PlanSynced:
     """How a plan and its file stand to each other.  Nothing is changed."""
     found = await web.queries.sync_state(plan)
-    return replace(found, untaken=await web.owner.untaken(plan))
+    untaken = await web.owner.untaken(plan)
+    return replace(found, untaken=untaken.differences, running=untaken.running)
 
 
 @routes.post(f"{_PLAN}/sync")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
-from muster.model.plan_sync import Difference
+from muster.model.plan_sync import Difference, Untaken
 from muster.model.rows import Plan
-from muster.model.states import FINAL
+from muster.model.states import FINAL, HELD
 from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes
 
@@ -80,3 +80,9 @@ class Compared(NamedTuple):
     """As `SetSync.agreed`."""
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
+
+    def without(self, known: Collection[Difference]) -> Untaken:
+        left = tuple(one for one in self.found if one not in known)
+        return Untaken(
+            left, tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
+        )

@@ -37,6 +37,7 @@ from muster.model.plan_sync import (
     SyncState,
     SyncVerdict,
     TakeTicks,
+    Untaken,
     boxes_differ,
     by_keys,
     differences,
@@ -466,16 +467,17 @@ class PlanSyncer(WorkspaceService):
         wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES}
         if wanted and command is not None:
             keys = {one.key for one in found}
-            await self._engine.execute(replace(command, leave=frozenset(keys - wanted), vouched=True))
+            await self._engine.execute(
+                replace(command, leave=frozenset(keys - wanted), vouched=True, own=True)
+            )
 
-    async def untaken(self, name: str) -> tuple[Difference, ...]:
-        """What differs now, and is neither taken in nor asked about.  Raises NotFound, BadPlan."""
+    async def untaken(self, name: str) -> Untaken:
+        """Raises NotFound, BadPlan."""
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             compared = await self._compare(plan, state.edited)
-        known = {conflict.about for conflict in state.conflicts}
-        return tuple(one for one in compared.found if one not in known)
+        return compared.without({conflict.about for conflict in state.conflicts})
 
     async def rewrite(self, name: str) -> str:
         """Ticks the box of each completed task, also where a person has cleared it; why some wait."""
