@@ -42,6 +42,13 @@ def test_the_same_key_and_another_body_is_a_conflict_and_adds_nothing(rig: Rig, 
     assert len(rig.views()) == 1
 
 
+def test_the_same_key_and_another_plan_is_a_conflict_and_makes_no_plan(rig: Rig) -> None:
+    add(rig, once())
+    with pytest.raises(Conflict, match="k1 was used for another task"):
+        rig.do(c.Enqueue(plan="other", source=None, tasks=(once(),), actor="ada"))
+    assert [plan.name for plan in drive(rig.queries.plans())] == ["api"]
+
+
 def test_a_key_twice_in_one_request_is_refused_whole(rig: Rig) -> None:
     with pytest.raises(BadInput, match="given twice"):
         add(rig, once(), once())

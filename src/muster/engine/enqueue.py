@@ -65,7 +65,7 @@ class Enqueuer:
         secrets = _secrets_of(command, known)
         await self._check_parents(view, command)
         hashes = self._hashes(command, secrets)
-        given = await self._given_before(view, command, hashes)
+        given = await self._given_before(view, command, found, hashes)
         # What has no key of its own stands below a group as well.
         command = with_groups(await self._with_keys(view, command, found, given.keys()))
         _refuse_cycle(command)
@@ -176,7 +176,7 @@ class Enqueuer:
         return numbers, sealed
 
     async def _given_before(
-        self, view: View, command: c.Enqueue, hashes: Mapping[int, str]
+        self, view: View, command: c.Enqueue, plan: Plan | None, hashes: Mapping[int, str]
     ) -> dict[int, int]:
         """Tasks, by their place in the command, that an earlier request with the same idempotency key has added.
 
@@ -194,8 +194,10 @@ class Enqueuer:
             if earlier is None:
                 continue
             body_hash, task_id = earlier
+            there = [task.plan_id for task in await view.tx.tasks([task_id])]
             # Empty: a build before the first release has taken it in, and hashed other fields.
-            if body_hash not in ("", hashes[at]):
+            same = body_hash in ("", hashes[at]) and there in ([], [plan and plan.id])
+            if not same:
                 raise Conflict(
                     f"idempotency key {spec.idempotency_key} was used for another task ({task_id}); "
                     "nothing was added",

@@ -466,10 +466,8 @@ class PlanSyncer(WorkspaceService):
                 await self._engine.execute(Retry(task_id=kept[one.key].id, actor=actor))
         wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES}
         if wanted and command is not None:
-            keys = {one.key for one in found}
-            await self._engine.execute(
-                replace(command, leave=frozenset(keys - wanted), vouched=True, own=True)
-            )
+            leave = frozenset(one.key for one in found) - wanted
+            await self._engine.execute(replace(command, leave=leave, vouched=True, own=True))
 
     async def untaken(self, name: str) -> Untaken:
         """Raises NotFound, BadPlan."""
