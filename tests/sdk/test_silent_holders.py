@@ -70,6 +70,23 @@ def test_one_that_stands_still(app: muster.App, tmp_path: Path, asynchronous: bo
 
 
 @MODES
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_what_it_may_still_do_is_not_offered_to_be_asked_again(
+    app: muster.App, tmp_path: Path, asynchronous: bool, method: str
+) -> None:
+    asked = ClientRequest(method, "/api/v1/plans", reply_s=0.5, repeatable=True)
+    link = app.link
+    with stopped_holder(tmp_path), pytest.raises(OwnerUnavailable) as told:
+        if asynchronous:
+            asyncio.run(link.send_async(asked))
+        else:
+            link.send(asked)
+    in_doubt = "nobody knows whether it does what it was asked" in told.value.message
+    assert in_doubt is (method == "POST")
+    assert ("before you ask again" in (told.value.hint or "")) is in_doubt
+
+
+@MODES
 def test_one_that_listens_nowhere(app: muster.App, tmp_path: Path, asynchronous: bool) -> None:
     handle = later(app, asynchronous=asynchronous)
     lock = Lock.take(tmp_path / ".muster" / "owner.lock")

@@ -189,24 +189,33 @@ class ProjectLink:
 
     def send(self, asked: ClientRequest) -> tuple[int, bytes]:
         """An owner in this process, else one that is up, else one for as long as this request."""
+        return self._send(asked)
+
+    def _send(self, asked: ClientRequest, *, sent: bool = False) -> tuple[int, bytes]:
+        """`sent`: an owner that has not answered may have it already."""
         if (embedded := EMBEDDED.get(self.project.folder)) is not None:
             return embedded.request(asked)
         waiting, until_s = LockWait(self.project.owner_lock), time.monotonic() + asked.reply_s
         while True:
             try:
                 if answers(self.project.socket):
-                    return self._connection().request(asked)
+                    connection = self._connection()
+                    try:
+                        return connection.request(asked)
+                    finally:
+                        sent = sent or connection.sent
                 if holder(self.project.owner_lock) is None:
                     return self._alone(asked)
-            except OwnerUnavailable:
+            except OwnerUnavailable as error:
                 if not asked.repeatable or waiting.over():
-                    raise
+                    raise _in_doubt(asked, error) if sent else error  # noqa: B904 it is the same one
             if waiting.over() or time.monotonic() > until_s:
                 pid = holder(self.project.owner_lock)
-                raise OwnerUnavailable(
+                hangs = OwnerUnavailable(
                     f"process {pid} holds the store of {self.project.folder}, but does not answer",
                     "try again in a moment",
                 )
+                raise _in_doubt(asked, hangs) if sent else hangs
             time.sleep(_POLL_S)
 
     def _alone(self, asked: ClientRequest) -> tuple[int, bytes]:
@@ -229,9 +238,10 @@ class ProjectLink:
             except OwnerUnavailable:
                 if not asked.repeatable:
                     raise
+                return await asyncio.to_thread(functools.partial(self._send, asked, sent=True))
             finally:
                 await connections.close()
-        return await asyncio.to_thread(self.send, asked)
+        return await asyncio.to_thread(self._send, asked)
 
     def enqueue(self, command: c.Enqueue) -> Enqueued:
         if (embedded := EMBEDDED.get(self.project.folder)) is not None:
@@ -366,6 +376,15 @@ class ServerLink:
 
     def crew(self) -> HttpCrew:
         return HttpCrew(self.server.url, self.server.token, self.server.ca)
+
+
+def _in_doubt(asked: ClientRequest, error: OwnerUnavailable) -> OwnerUnavailable:
+    """What has left and was not answered may be done all the same, once that owner goes on."""
+    if asked.method == "GET":
+        return error
+    told = f"{error.message}; nobody knows whether it does what it was asked"
+    hint = "look what is there before you ask again; with an idempotency_key no task is added twice"
+    return OwnerUnavailable(told, hint)
 
 
 def _adding(command: c.Enqueue) -> ClientRequest:
