@@ -73,6 +73,7 @@ class Access:
         if not member.role.covers(command.role):
             raise Conflict(
                 f"{member.name} is {member.role}: a token of theirs cannot be {command.role}",
+                f"--role {member.role}; only if they are to have more: "
                 f"muster member set {member.name} --role {command.role}",
             )
         now_ms = view.now.wall_ms

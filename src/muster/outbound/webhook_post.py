@@ -98,7 +98,7 @@ class WebhookPost:
                 raise BadInput(
                     f"{url} {what}; nothing was added", "https://HOST/PATH, with the port or without"
                 )
-        allow = f"set `{self._allow}` in muster.toml first, then: muster down; muster up"
+        allow = f"set `{self._allow}` in muster.toml, then: muster down; muster up, or serve as before"
         if parts.scheme != "https" and not self._private:
             raise BadInput(
                 f"{url} is not https, so nothing would ever be sent there; nothing was added",
