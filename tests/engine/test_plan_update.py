@@ -138,7 +138,7 @@ def test_tasks_that_belong_to_each_other_are_refused(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("key", "names", "said"),
     [
-        ("a", ("c",), "a -> c -> b -> a|a -> .* -> a"),
+        ("a", ("c",), "form a cycle: a -> c -> b -> a;"),
         ("a", ("a",), "a -> a"),
         ("a", ("nobody",), "nobody, which does not exist"),
         ("a", ("999999999999",), "999999999999, which does not exist"),
@@ -154,7 +154,7 @@ def test_a_cycle_or_an_unknown_task_is_refused(rig: Rig, key: str, names: tuple[
 def test_a_cycle_through_another_plan_is_found(rig: Rig) -> None:
     rig.enqueue({"a": []})
     rig.enqueue({"x": [str(rig.id("a"))]}, plan="second")
-    with pytest.raises(BadInput, match="cycle"):
+    with pytest.raises(BadInput, match="form a cycle: a -> x -> a;"):
         edit(rig, "a", depends_on=(str(rig.id("x")),))
 
 

@@ -29,10 +29,8 @@ async def depend(view: View, command: c.Depend) -> Task:
     fresh = [parent_id for parent_id in wanted if parent_id not in known]
     cycle = await cycle_with(view, {child.id: fresh})
     if cycle is not None:
-        texts = await view.tx.job_texts([number for number in cycle if isinstance(number, int)])
-        keys: dict[Node, str] = {text.task_id: text.key for text in texts}
-        names = " -> ".join(keys[number] for number in cycle)
-        raise BadInput(f"dependencies would form a cycle: {names}; nothing was changed")
+        told = await told_cycle(view, cycle)
+        raise BadInput(f"dependencies would form a cycle: {told}; nothing was changed")
     parents = await view.tx.existing_ids(fresh)
     unmet = sum(not parent.done for parent in parents)
     task = view.run(child.id, replace(command, depends_on=tuple(fresh), unmet=unmet))
@@ -54,3 +52,10 @@ async def cycle_with(view: View, edges: Mapping[Node, Sequence[Node]]) -> list[N
         graph |= found
         parents = found.values()
     return find_cycle(graph)
+
+
+async def told_cycle(view: View, cycle: Sequence[Node]) -> str:
+    """It in the keys of its tasks."""
+    texts = await view.tx.job_texts({number for number in cycle if isinstance(number, int)})
+    keys = {text.task_id: text.key for text in texts}
+    return " -> ".join(keys[node] if isinstance(node, int) else node for node in cycle)

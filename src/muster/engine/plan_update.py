@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from muster.engine.dependencies import Node, cycle_with
+from muster.engine.dependencies import Node, cycle_with, told_cycle
 from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
@@ -183,7 +183,7 @@ class PlanUpdater:
         elif plan:
             await forget_edited(view, plan.id, {spec.key or "" for spec in tasks})
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
-        await self._refuse_cycle(view, _edges(command, kept, _waiting_as_before(whole, diff)), kept)
+        await self._refuse_cycle(view, _edges(command, kept, _waiting_as_before(whole, diff)))
         added = await self._enqueuer.enqueue(view, command)
         await view.flush()
         await self._note_boxes(view, known, added)
@@ -247,7 +247,7 @@ class PlanUpdater:
             ids |= named
             given["depends_on"] = tuple(named)
             edges: dict[Node, tuple[Node, ...]] = {kept.id: tuple(named.values())}
-            await self._refuse_cycle(view, edges, {kept.key: kept})
+            await self._refuse_cycle(view, edges)
         refuse_unfit_tags((tag for tag in given.get("tags") or () if tag not in kept.tags), "/tags")
         sealed = None
         if (context := given.get("input_context")) is not None:
@@ -357,14 +357,11 @@ class PlanUpdater:
                 if not done and view.task(number).dead:
                     view.note_failed(number, kept.id)
 
-    async def _refuse_cycle(
-        self, view: View, edges: Mapping[Node, tuple[Node, ...]], kept: Mapping[str, KeptTask]
-    ) -> None:
+    async def _refuse_cycle(self, view: View, edges: Mapping[Node, tuple[Node, ...]]) -> None:
         """Raises BadInput where what is to be, with the store's word on all other tasks, has a cycle (S8)."""
         cycle = await cycle_with(view, edges)
         if cycle is not None:
-            names: dict[Node, str] = {task.id: key for key, task in kept.items()}
-            told = " -> ".join(names.get(node, str(node)) for node in cycle)
+            told = await told_cycle(view, cycle)
             raise BadInput(f"dependencies form a cycle: {told}; nothing was changed")
 
     async def cancel(self, view: View, command: CancelPlan) -> PlanCancelled:
