@@ -215,3 +215,25 @@ def test_a_run_ends_with_the_boxes_that_differ(tmp_path: Path) -> None:
     ran = muster(folder, "run", "plan.md")
     assert ran.returncode == 5, ran.stdout + ran.stderr
     assert "Boxes    1 box differs: mine; muster plan sync plan --status" in ran.stdout
+
+
+def test_what_a_merge_brings_waits_before_and_after_its_commit(project: Project) -> None:
+    folder = project.folder
+    git(folder, "checkout", "-qb", "other")
+    beside = folder.with_name("beside")
+    git(folder, "checkout", "-q", "-")
+    git(folder, "worktree", "add", "-q", str(beside), "other")
+    text = (beside / "plan.md").read_text()
+    (beside / "plan.md").write_text(text + "- [ ] Theirs {#theirs}\n  touch ran\n")
+    git(beside, "commit", "-qam", "theirs")
+
+    git(folder, "merge", "--no-commit", "--no-ff", "-q", "other")
+    why = until(lambda: {one["key"]: one["why"] for one in project.sync()["conflicts"]}, "it waits")
+    assert why == {"theirs": "git was at work at the same time"}
+    git(folder, "commit", "-qm", "merged")
+    project.say("plan", "sync", "plan", "--once")  # it sees where HEAD stands now
+    project.edit("] Second", "] Another")  # a person's own, which is taken in once git is through
+    until(lambda: project.ask("task", "show", "plan/b")["task"]["title"] == "Another", "the edit")
+    assert project.status("theirs") == "" and set(project.conflicts()) == {"theirs"}
+    project.say("plan", "sync", "plan", "--accept", "theirs")
+    project.becomes("theirs", "COMPLETED")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_rig import Rig, complete, fail
+from msgspec.structs import replace
 from plan_world import PLAN, World
 
 from muster.engine.batch import drive
@@ -163,6 +164,28 @@ def test_nothing_is_looked_at_while_git_is_at_work(world: World) -> None:
     world.head = "h2"
     world.pass_s(5)
     assert set(world.conflicts) == {"a"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_comes_while_git_is_at_work_for_long_waits_and_goes_on_waiting(
+    world: World, *, known: bool
+) -> None:
+    """As a merge that is not committed; also where nobody knows where HEAD stood before."""
+    world.head = None
+    if not known:
+        plan = drive(world.rig.reads.plan_sources())[0]
+        state = drive(world.rig.reads.sync_state(plan.id))
+        world.rig.do(SetSync(plan_id=plan.id, state=replace(state, head=None)))
+        world.restart()
+    world.write("- [ ] C", "- [ ] New {#new}\n- [ ] C")
+    world.pass_s(60)
+    assert world.conflicts == {"new": "added: git was at work at the same time"}
+    world.head = "h2"
+    world.pass_s(60)
+    assert set(world.conflicts) == {"new"} and "new" not in world.statuses
+    world.write("] C", "] Cee")
+    world.pass_s(60)
+    assert world.rig.views()["c"].title == "Cee"
 
 
 def test_more_than_five_at_once_wait(world: World) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.hosts.git_head import under_way
 from muster.hosts.user_git import UserGit, said, text_of
 from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
 from muster.model.refs import plan_branch
@@ -22,7 +23,6 @@ from muster.worker.git import find_repository
 
 NAMED_MAX = 10
 TOLD_MAX = 50
-_UNDER_WAY = {"MERGE_HEAD": "merge", "CHERRY_PICK_HEAD": "cherry-pick", "REVERT_HEAD": "revert"}
 _REGULAR = ("100644", "100755")
 _LOCAL_CHANGES = "would be overwritten by merge"
 
@@ -235,12 +235,11 @@ def _refuse_under_way(git: UserGit) -> None:
             "nothing was changed",
             f"if no git is at work: rm {shlex.quote(str(lock))}, then again",
         )
-    for head, what in _UNDER_WAY.items():
-        if git.commit_of(head):
-            raise Conflict(
-                f"a {what} is under way in {git.folder}; nothing was changed",
-                f"finish it, or undo it: git {what} --abort",
-            )
+    if what := under_way(git.folder / git.run("rev-parse", "--git-dir")):
+        raise Conflict(
+            f"a {what} is under way in {git.folder}; nothing was changed",
+            f"finish it, or undo it: git {what} --abort",
+        )
 
 
 def _refused(words: str) -> Conflict:

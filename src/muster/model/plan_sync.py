@@ -162,8 +162,8 @@ class SyncFacts(NamedTuple):
     mono_s: float
     settle_s: float
     """A new or edited box is taken up once it has stood unchanged for so long."""
-    new_head: bool = False
-    """The checkout's HEAD is not where it was."""
+    git: str = ""
+    """What git did at the same time, as `git_did` says it."""
     restored: bool = False
     """An editor has written a version back that we had replaced."""
     unwatched: bool = False
@@ -253,6 +253,16 @@ def boxes_differ(boxes: Mapping[str, bool], kept: Iterable[KeptTask]) -> tuple[s
     )
 
 
+def git_did(before: str | None, now: str | None) -> str:
+    """While a file changed: where its checkout stood and stands, None while git is at work, or unknown before.
+
+    Empty where git has not brought the change.
+    """
+    if now is None:
+        return "git was at work at the same time"
+    return "git moved HEAD at the same time" if before not in (None, now) else ""
+
+
 def judge(
     found: Collection[Difference],
     status: Mapping[str, TaskStatus],
@@ -274,7 +284,7 @@ def judge(
             told = before.moved and not before.rejected
             waits.append(replace(before, why=_stood(stood[one.key])) if told else before)
             continue
-        if one not in fresh or facts.new_head:
+        if one not in fresh or facts.git:
             why = _brake(one, status, facts, many)
         if why:
             waits.append(FileConflict.of(one, why, facts.now_ms))
@@ -349,8 +359,8 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
             return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again?"
-    if facts.new_head:
-        return "git moved HEAD at the same time"
+    if facts.git:
+        return facts.git
     if one.kind is FileChange.EDITED and one.key in facts.both:
         return "the same was edited here since: --accept takes what the file says, --reject what was edited"
     if one.kind in {FileChange.TICKED, FileChange.REMOVED} and many > AT_ONCE_MAX:

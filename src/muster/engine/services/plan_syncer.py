@@ -41,6 +41,7 @@ from muster.model.plan_sync import (
     boxes_differ,
     by_keys,
     differences,
+    git_did,
     judge,
     of_boxes,
 )
@@ -306,7 +307,7 @@ class PlanSyncer(WorkspaceService):
             now_ms=self.clock.now().wall_ms,
             mono_s=self._now_s,
             settle_s=settle_s,
-            new_head=known.head is not None and head != known.head,
+            git=git_did(known.head, head),
             restored=seen.restored,
             unwatched=watched_ms is None and settle_s > 0,
             specs=compared.specs,
