@@ -24,7 +24,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import Untaken
+from muster.model.plan_sync import PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.outbound.webhook_post import WebhookPost
@@ -116,8 +116,8 @@ class ServedOwner:
     async def reconcile(self) -> Reconciled:
         return Reconciled()
 
-    async def untaken(self, plan: str) -> Untaken:
-        return Untaken()
+    async def standing(self, found: PlanSynced) -> PlanSynced:
+        return found
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         self.ticked.append(plan)

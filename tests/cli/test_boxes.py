@@ -121,7 +121,14 @@ def test_a_plan_that_cannot_be_ticked_holds_nobody_up_and_says_why(root: Path, p
         assert muster(root, "up", "--daemon").returncode == 0
         added = muster(root, "plan", "add", "plan.md", "--wait")
         assert (added.returncode, added.stderr) == (0, f"note: boxes of plan: {why}\n")
-        assert muster(root, "down").returncode == 0
+        for told in (("--status",), ()):
+            synced = muster(root, "plan", "sync", "plan", *told)
+            assert "in step" not in synced.stdout.replace("not in step", "") and why in synced.stdout, told
+        down = muster(root, "down")
+        assert (down.returncode, f"Boxes    of plan {why}" in down.stdout) == (0, True), down.stdout
+        assert "not ticked yet: a" in muster(root, "plan", "sync", "plan", "--status").stdout, (
+            "nobody has tried"
+        )
     assert plan.read_text() == PLAN
     assert muster(root, "run", "plan.md").returncode == 0
     assert plan.read_text() == DONE

@@ -37,6 +37,7 @@ from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
 from muster.engine.services.mirror import Mirror
 from muster.engine.services.notifier import Notifier
+from muster.engine.services.plan_standing import standing, synced
 from muster.engine.services.plan_syncer import FileRules, PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
@@ -62,16 +63,14 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled,
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.commands import NewBoot, SetCrew
 from muster.model.errors import (
-    BadPlan,
     MusterError,
-    NotFound,
     ProjectCopied,
     StoreFault,
     StoreFull,
     Unavailable,
 )
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import PlanSynced, Untaken
+from muster.model.plan_sync import PlanSynced
 from muster.model.retention import Retention
 from muster.model.retry import RetryPolicy
 from muster.model.rows import DEFAULT_WORKSPACE
@@ -348,15 +347,11 @@ class Owner:
         if (fault := self.halted()) is not None:
             raise fault
         if accept is None:
-            return await self.syncer.sync(plan)
+            return await synced(plan, self.syncer, self.ticker)
         return await self.syncer.decide(plan, accept, keys, actor)
 
-    async def untaken(self, plan: str) -> Untaken:
-        """As PlanSyncer.untaken; nothing where its file is away or cannot be read: `problem` tells of that."""
-        try:
-            return await self.syncer.untaken(plan)
-        except (NotFound, BadPlan):
-            return Untaken()
+    async def standing(self, found: PlanSynced) -> PlanSynced:
+        return await standing(found, self.syncer, self.ticker)
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         """Ticks what is due, or if `rewrite` all boxes of what is done; which boxes differ all the same."""

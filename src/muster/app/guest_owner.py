@@ -10,7 +10,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import Forbidden, MusterError, StoreFault
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import PlanSynced, Untaken
+from muster.model.plan_sync import PlanSynced
 from muster.ports.host import ProcessId
 from muster.ports.runtime import Runtime
 from muster.web.backend import OwnerActions
@@ -110,8 +110,8 @@ class GuestOwner:
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:  # noqa: ARG002 - it has no file
         return BoxesTicked(plan=plan, waits="")
 
-    async def untaken(self, plan: str) -> Untaken:  # noqa: ARG002
-        return Untaken()
+    async def standing(self, found: PlanSynced) -> PlanSynced:
+        return found
 
     async def sync_plan(
         self,

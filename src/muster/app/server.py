@@ -69,7 +69,7 @@ from muster.model.errors import (
 )
 from muster.model.notify import ChannelPlan
 from muster.model.numbers import ATTEMPT_ARTIFACTS_BYTES_MAX
-from muster.model.plan_sync import PlanSynced, Untaken
+from muster.model.plan_sync import PlanSynced
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.seals import Signer
 from muster.model.secrets import VAULT_KEY
@@ -459,8 +459,8 @@ class Server:
             )
         return BoxesTicked(plan=plan, waits="")
 
-    async def untaken(self, plan: str) -> Untaken:  # noqa: ARG002
-        return Untaken()
+    async def standing(self, found: PlanSynced) -> PlanSynced:
+        return found
 
     async def sync_plan(
         self,

@@ -15,6 +15,7 @@ from muster.app.settings import load_config
 from muster.cli.context import actor, attempt_headers, connect_to, project_of, refuse_attempts
 from muster.cli.feed import EventPrinter, running
 from muster.cli.output import clean, note, ref_of
+from muster.cli.plan_sync import unticked
 from muster.client.api import Api, task_path
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -65,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
             return EXIT_OK
     if back := _given_back(project, held or []):
         show.say(f"Given back: {', '.join(back)}")
+    _say_unticked(project, show)
     show.say("Stopped. `muster up` resumes where it stopped.")
     return EXIT_OK
 
@@ -108,6 +110,17 @@ def _held(project: Project) -> list[str] | None:
             raise
         except MusterError:
             return None
+
+
+def _say_unticked(project: Project, show: EventPrinter) -> None:
+    """The owner has ticked what it could as it ended: what is left is tried once more, to say why."""
+    try:
+        with connect_to(project) as context:
+            for plan in context.api.get("/api/v1/plans"):
+                if plan["source"] is not None and (why := unticked(context.api, plan["name"])):
+                    show.say(f"Boxes    of {clean(plan['name'])} {why}")
+    except MusterError as error:
+        note(f"{error.message}; whether boxes of completed tasks are still to be ticked is not known")
 
 
 def _given_back(project: Project, held: list[str]) -> list[str]:

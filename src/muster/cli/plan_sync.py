@@ -55,10 +55,13 @@ def _key(plan: str, text: str) -> str:
 
 
 def _show(found: Json, screen: Screen) -> None:
-    waits = found["conflicts"] or found["owed"] or found["problem"] or found["untaken"]
+    unticked = _unticked(found)
+    waits = found["conflicts"] or found["owed"] or found["problem"] or found["untaken"] or unticked
     screen.line(f"{clean(found['plan'])}  {clean(found['done'] or ('not in step' if waits else 'in step'))}")
     if found["problem"]:
         screen.line(f"  {clean(found['problem'])}")
+    if unticked:
+        screen.line(f"  {unticked}")
     for key in found["owed"]:
         screen.line(f"  {clean(key)}  its box was not found: it is ticked as soon as it is there")
     for one in found["conflicts"]:
@@ -140,9 +143,18 @@ def tick_boxes(api: Api, name: str) -> str:
     return _boxes(api.post(plan_path(name, "tick"), {}))
 
 
+def unticked(api: Api, name: str) -> str:
+    """Why boxes of what is completed wait, although they were tried now; empty where none does."""
+    return _unticked(api.post(plan_path(name, "tick"), {}))
+
+
+def _unticked(found: Json) -> str:
+    return f"not ticked yet: {clean(found['waits'])}" if found.get("waits") else ""
+
+
 def _boxes(done: Json) -> str:
-    if done["waits"]:
-        return f"not ticked yet: {clean(done['waits'])}"
+    if waits := _unticked(done):
+        return waits
     if not (keys := done["differ"]):
         return ""
     more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""

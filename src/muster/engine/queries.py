@@ -35,7 +35,7 @@ from muster.model.items import ItemView, items_of
 from muster.model.moves.decision import lapsed
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
-from muster.model.plan_sync import PlanSynced, boxes_differ, standing
+from muster.model.plan_sync import PlanSynced, boxes_differ, kept_standing
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, ROOM, WorkerRow, agent_views, worker_view
 from muster.model.spending import ledger_of
@@ -154,7 +154,7 @@ class Queries:
         plan_id = None if plan is None else (await self._plan_view(plan)).id
         found = await needy(self._reads, self.tasks, plan_id)
         files = tuple(
-            standing(name, state)
+            kept_standing(name, state)
             for name, state in await self._reads.sync_states()
             if plan in {None, name} and (state.problem or state.waiting)
         )
@@ -305,7 +305,7 @@ class Queries:
         view = await self._plan_view(name)
         state = await self._reads.sync_state(view.id)
         tasks = await self._reads.kept_tasks(view.id) if state.owed or state.edited else []
-        return standing(name, state, tasks)
+        return kept_standing(name, state, tasks)
 
     async def diff(self, wanted: UpdatePlan) -> PlanDiff:
         """What `wanted` would change."""

@@ -126,6 +126,8 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """What differs, and is neither taken in nor asked about yet."""
     running: tuple[str, ...] = ()
     """Keys of what is untaken for as long as its task runs."""
+    waits: str = ""
+    """Why boxes of completed tasks are not ticked yet, or which; empty where all are."""
     edited: tuple[str, ...] = ()
     """Keys of tasks that were edited elsewhere: their boxes may say what they said before."""
 
@@ -138,7 +140,7 @@ class Untaken(NamedTuple):
     """As `PlanSynced.running`."""
 
 
-def standing(plan: str, state: SyncState, tasks: Collection[KeptTask] = ()) -> PlanSynced:
+def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] = ()) -> PlanSynced:
     """As it is kept; of these tasks of it, what is gone needs no box, and an edit of what is over is no news."""
     gone = {task.key for task in tasks if task.gone}
     over = {task.key for task in tasks if task.gone or task.status in FINAL - {TaskStatus.FAILED}}

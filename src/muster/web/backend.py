@@ -18,7 +18,7 @@ from muster.model.answers import AuditReport, BackedUp, BoxesTicked, Reconciled
 from muster.model.artifacts import ArtifactPart, ArtifactReceived
 from muster.model.errors import MusterError, StoreFault
 from muster.model.notify import ChannelPlan
-from muster.model.plan_sync import PlanSynced, Untaken
+from muster.model.plan_sync import PlanSynced
 from muster.ports.engine import Execute
 from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
@@ -154,8 +154,9 @@ class OwnerActions(Protocol):
         """Takes in what has changed in the plan's file, now; or a person's word on what waits, of these tasks or
         of all.  Raises NotFound."""
 
-    async def untaken(self, plan: str) -> Untaken:
-        """What differs between the plan and its file now, and is neither taken in nor asked about."""
+    async def standing(self, found: PlanSynced) -> PlanSynced:
+        """What was found, with what differs between the plan and its file now and is neither taken in nor asked
+        about, and with why boxes wait.  Nothing is changed."""
 
     async def boxes(self, plan: str, *, rewrite: bool = False) -> BoxesTicked:
         """Ticks the boxes of what the plan of this name has completed since, or if `rewrite` ever, now."""

@@ -91,9 +91,7 @@ async def boxes(web: Backend, plan: str, body: ActorBody) -> BoxesTicked:  # noq
 @routes.get(f"{_PLAN}/sync")
 async def standing(web: Backend, plan: str) -> PlanSynced:
     """How a plan and its file stand to each other.  Nothing is changed."""
-    found = await web.queries.sync_state(plan)
-    untaken = await web.owner.untaken(plan)
-    return replace(found, untaken=untaken.differences, running=untaken.running)
+    return await web.owner.standing(await web.queries.sync_state(plan))
 
 
 @routes.post(f"{_PLAN}/sync")

@@ -153,6 +153,15 @@ class Ticker(WorkspaceService):
             log.warning("boxes wait for the next start: %s", waits[-1])
         return "; ".join(filter(None, waits))
 
+    async def waiting(self, name: str) -> str:
+        """Why boxes of the plan of this name are still to be ticked or cleared, empty where none is.  No file is
+        touched: where nobody has tried yet, it names the boxes."""
+        async with self.lock:
+            for plan in await self._plans_due():
+                if plan.name == name:
+                    return self._warned.get(plan.id) or _listed(self._due[plan.id])
+        return ""
+
     async def _tick(self, plan: Plan) -> str:
         """Returns why its boxes wait."""
         due = self._due.get(plan.id)
@@ -194,7 +203,9 @@ class Ticker(WorkspaceService):
 
 
 def _missing(keys: Collection[str]) -> str:
-    if not keys:
-        return ""
+    return f"not found in the file: {_listed(keys)}" if keys else ""
+
+
+def _listed(keys: Collection[str]) -> str:
     more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
-    return f"not found in the file: {', '.join(sorted(keys)[:NAMED_MAX])}{more}"
+    return f"{', '.join(sorted(keys)[:NAMED_MAX])}{more}"
