@@ -125,7 +125,7 @@ def test_a_plan_that_cannot_be_ticked_holds_nobody_up_and_says_why(root: Path, p
             synced = muster(root, "plan", "sync", "plan", *told)
             assert "in step" not in synced.stdout.replace("not in step", "") and why in synced.stdout, told
         down = muster(root, "down")
-        assert (down.returncode, f"Boxes    of plan {why}" in down.stdout) == (0, True), down.stdout
+        assert (down.returncode, f"Boxes    plan: {why}" in down.stdout) == (0, True), down.stdout
         assert "not ticked yet: a" in muster(root, "plan", "sync", "plan", "--status").stdout, (
             "nobody has tried"
         )

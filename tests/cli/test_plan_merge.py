@@ -131,6 +131,13 @@ def test_a_lock_that_somebody_has_left_is_named(project: Path) -> None:
     assert muster(project, "plan", "merge", "site").returncode == 0
 
 
+def test_nothing_is_merged_during_a_rebase(project: Path) -> None:
+    (project / ".git" / "rebase-merge").mkdir()
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6 and "a rebase is under way" in refused.stderr, refused.stderr
+    assert "git rebase --abort" in refused.stderr
+
+
 def test_what_was_not_committed_is_never_overwritten(project: Path) -> None:
     publish(project, "site/index", {"notes.txt": "by an agent\n"})
     (project / "notes.txt").write_text("mine\n")

@@ -118,7 +118,7 @@ def _say_unticked(project: Project, show: EventPrinter) -> None:
         with connect_to(project) as context:
             for plan in context.api.get("/api/v1/plans"):
                 if plan["source"] is not None and (why := unticked(context.api, plan["name"])):
-                    show.say(f"Boxes    of {clean(plan['name'])} {why}")
+                    show.say(f"Boxes    {clean(plan['name'])}: {why}")
     except MusterError as error:
         note(f"{error.message}; whether boxes of completed tasks are still to be ticked is not known")
 
