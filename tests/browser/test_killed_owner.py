@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -66,6 +67,23 @@ def test_it_goes_on_with_the_next_owner(browser: Browser, folder: Path, link: st
         expect(page.locator("h1")).to_contain_text("completed")
         expect(page.get_by_label("Transcript", exact=True)).to_have_text("said")
     api.close()
+
+
+def test_an_owner_that_hangs_is_not_called_live(browser: Browser, folder: Path, link: str) -> None:
+    api = Api(Connection(Project(folder).socket))
+    owner = api.get("/api/v1/owner")["pid"]
+    api.close()
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(link)
+        badge = page.locator("#link")
+        expect(badge).to_have_text("live")
+        try:
+            os.kill(owner, signal.SIGSTOP)
+            expect(badge).to_have_text(re.compile("stale since"))
+        finally:
+            os.kill(owner, signal.SIGCONT)
+        expect(badge).to_have_text("live")
 
 
 @pytest.mark.parametrize("scripts", [True, False])

@@ -19,6 +19,7 @@ from muster.model.errors import BadInput
 from muster.model.seals import GENESIS
 from muster.stores.sqlite.reads import SqliteReads
 from muster.web import feed as web_feed
+from muster.web.pages import live as pages_live
 from patience import PATIENCE_S, until
 from serving import SIGNER
 
@@ -287,6 +288,13 @@ def test_a_silence_is_filled_with_comments(site: Site, monkeypatch: pytest.Monke
             assert [one.data["key"] for one in await client.first(1)] == ["a"]
 
     asyncio.run(read())
+
+
+def test_a_page_is_told_that_its_server_lives(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of comments its script hears nothing."""
+    monkeypatch.setattr(pages_live, "ALIVE_S", 0.01)
+    sent = stream(site, "/live", 3)
+    assert {(one.name, one.data) for one in sent} == {("moved", sent[0].data)}
 
 
 def test_who_has_gone_is_forgotten(site: Site) -> None:

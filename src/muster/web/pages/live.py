@@ -16,6 +16,8 @@ routes = Routes(pages=True)
 
 CALM_S = 0.1
 """Between two words to one page: what comes in between is told as one."""
+ALIVE_S = 5.0
+"""So often it says the same again: of the comments that keep a stream open a browser tells its scripts nothing."""
 _FOR_EVER = ("cache-control", "public, max-age=31536000, immutable")
 
 
@@ -30,23 +32,24 @@ class LiveQuery(Query, frozen=True, kw_only=True):
 
 @routes.get("/live", answer=EVENT_STREAM)
 async def live(web: Backend, query: LiveQuery) -> Stream:
-    """Where things stand, whenever that has changed: the page then asks for itself again."""
+    """Where things stand, whenever that has changed, and that it lives: a page then asks for itself again, or knows."""
     if query.task is not None and await web.reads.workspace_of(query.task) != web.workspace_id:
         raise NotFound(f"there is no task {query.task}", "muster task list")
-    told = ""
+    clock = asyncio.get_running_loop().time
+    told, told_s = "", clock()
 
     async def look() -> tuple[bytes, bool]:
-        nonlocal told
+        nonlocal told, told_s
         now = await live_of(web)
         if query.task is not None:
             now = await now.with_output(web, query.task, query.epoch)
         if query.plan is not None:
             now = now.with_reckoned(web, query.plan, query.graph)
-        if now.seen == told:
+        if now.seen == told and clock() - told_s < ALIVE_S:
             return b"", False
-        if told:
+        if told not in {"", now.seen}:
             await asyncio.sleep(CALM_S)
-        told = now.seen
+        told, told_s = now.seen, clock()
         return sse(told, name="moved"), False
 
     return Stream(200, b"", EVENT_STREAM, parts=watch(look, web.wakeups, web.closing))

@@ -11,6 +11,7 @@ const SHARE_MAX = 0.1;
 const STREAMS_MAX = 4; // of one browser: it has six connections to a server, and the next page needs one
 const GLANCE_MS = 5000;
 const TWICE_MS = 5000;
+const SILENT_MS = 10_000; // its server is heard every 5 s, also when it has no news
 const LOST_MS = 500; // a page that is being left loses its stream first: that is no news
 const badge = document.getElementById("link");
 let { stream: address, seen } = document.body.dataset;
@@ -26,6 +27,8 @@ let timer = null;
 let heard = new Date();
 let retry = null;
 let losing = null;
+let silence = null; // until it is taken for lost
+let held = 0; // rows that are not shown yet
 let out = false; // nobody is asked anything before somebody has signed in again
 let pressed = null; // until what is pressed is released: a drag or a click begins with what lies below the pointer
 let release = null;
@@ -46,7 +49,7 @@ function notLost() {
   losing = null;
 }
 
-function hear(held = 0) {
+function hear() {
   notLost();
   heard = new Date();
   if (still) say("");
@@ -97,9 +100,9 @@ async function ask() {
     const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
     await pressed;
     if (changing || outdated) return; // it may be from before that
-    const held = patchPage(document, fresh);
+    held = patchPage(document, fresh);
     ({ seen } = fresh.body.dataset);
-    hear(held);
+    hear();
     if (!still) follow(fresh.body.dataset.stream);
     if (retry === null) connect();
     if (held) setTimeout(soon, HELD_MS);
@@ -122,7 +125,12 @@ async function connect() {
   joining = false;
   if (needsNone()) return disconnect();
   stream = new EventSource(address);
+  listen();
+  let told = null;
   stream.addEventListener("moved", ({ data }) => {
+    listen();
+    if (asking && data === told) return; // what is asked for has it
+    told = data;
     if ((still || JSON.parse(data) === seen) && !asking) hear();
     else soon();
     if (stays) return;
@@ -137,6 +145,16 @@ async function connect() {
       later(soon, AGAIN_MS);
     }
   };
+}
+
+// A server that hangs, or whose host is gone, ends no stream: another one is opened, which it answers once it is back.
+function listen() {
+  clearTimeout(silence);
+  silence = setTimeout(() => {
+    lost();
+    disconnect();
+    later(connect, AGAIN_MS);
+  }, SILENT_MS);
 }
 
 function later(act, ms) {
@@ -171,6 +189,7 @@ function follow(next) {
 }
 
 function disconnect() {
+  clearTimeout(silence);
   stream?.close();
   leavePlace?.();
   stream = leavePlace = null;
