@@ -93,6 +93,7 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
     from muster.web.pages.render import json_of, may_of, page
     from muster.web.pages.setting_forms import DONE
 
+    live = await live_of(web)
     may = may_of(request)
     tokens = await web.reads.tokens() if may("GET", "/api/v1/tokens") else None
     hooks = await web.reads.webhooks() if may("GET", "/api/v1/webhooks") else None
@@ -102,6 +103,7 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
     return page(
         request,
         "settings.html",
+        live=live,
         channels=None if told is None else [json_of(one) for one in told],
         done=query.done,
         done_actions=DONE,
