@@ -12,6 +12,7 @@ from muster.model.commands import Offer
 from muster.model.errors import StoreFault
 from muster.model.states import AttemptStatus, PauseReason, TaskStatus, asks_a_person
 from muster.model.views import TaskFilter
+from muster.model.why import state_of
 
 T = TaskStatus
 
@@ -114,6 +115,25 @@ def test_tasks_are_filtered_and_paged(subject: Subject) -> None:
     assert keys(subject, after_id=1, limit=2) == ["b", "c"]
     assert keys(subject, plan="api", statuses=(T.PENDING,), after_id=1) == ["4"]
     assert keys(subject, plan="' OR 1=1 --") == []
+
+
+def test_what_is_delayed_is_what_is_called_so(subject: Subject) -> None:
+    subject.add(
+        new_task(1, "ready"),
+        new_task(2, "later", next_attempt_at_ms=9),
+        new_task(3, "blocked and later", next_attempt_at_ms=9, unmet=1),
+        new_task(4, "a group", next_attempt_at_ms=9, is_group=True),
+        new_task(5, "again", epoch=1, status=T.ABORTED, next_attempt_at_ms=9),
+        new_task(6, "stopping still", epoch=1, status=T.ABORTED, next_attempt_at_ms=9),
+        new_task(7, "failed", status=T.FAILED),
+    )
+    ends = {5: AttemptStatus.LOST, 6: AttemptStatus.STOPPING}
+    subject.write(opened=[make_attempt(number, 1, status=status) for number, status in ends.items()])
+    found = subject.read("task_views", TaskFilter(groups=True, limit=9))
+    called = [view.key for view in found if state_of(view) == "delayed"]
+    waits = (T.PENDING, T.ABORTED)
+    assert keys(subject, statuses=waits, delayed=True, groups=True) == called == ["later", "again"]
+    assert keys(subject, statuses=(*waits, T.FAILED), delayed=True) == [*called, "failed"]
 
 
 def test_a_view_names_who_holds_the_task_now(subject: Subject) -> None:

@@ -42,6 +42,21 @@ def rows(text: str) -> list[str]:
     return re.findall(r'<th scope="row"><a href="[^"]+">([^<]+)', text)
 
 
+def test_delayed_is_what_rows_and_commands_call_so(site: Site, reader: Reader) -> None:
+    later = {"title": "later", "key": "later", "notBeforeMs": 9_000_000_000_000}
+    tasks = [later, {"title": "now", "key": "now"}, {"title": "x", "key": "x", "dependsOn": ["now"]}]
+    site.post("/api/v1/plans", {"plan": "api", "source": None, "tasks": tasks, "actor": "ada"})
+    shown = reader.get("/tasks?status=delayed").text
+    assert rows(shown) == ["api/later"] and "--status delayed" in shown
+    assert [one["key"] for one in site.get("/api/v1/agent-tasks?status=delayed")] == ["later"]
+    bulk = reader.get(link(shown, "Cancel…")).text
+    assert "Cancel: 1 task" in bulk
+    assert rows(reader.get(link(bulk, "Back")).text) == ["api/later"]
+    assert rows(reader.get("/tasks?status=delayed&status=pending").text) == ["api/later", "api/now", "api/x"]
+    board = reader.get("/tasks?status=delayed&view=board").text
+    assert "api/later" in board and "api/now" not in board
+
+
 @pytest.mark.parametrize(
     "asked",
     [

@@ -21,6 +21,8 @@ class ViewStruct(Struct, frozen=True, kw_only=True, rename="camel", gc=False):
 class TaskFilter(ViewStruct, frozen=True, kw_only=True):
     plan: str | None = None
     statuses: tuple[TaskStatus, ...] = ()
+    delayed: bool = False
+    """Of those that wait only what is tried again or begins later, as `why.state_of` calls it."""
     ids: tuple[int, ...] = ()
     tags: tuple[str, ...] = ()
     """Tasks that carry all of these."""

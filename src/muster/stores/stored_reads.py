@@ -169,6 +169,7 @@ class StoredReads(StoredQueries):
             selection.groups,
             selection.priority_min,
             selection.priority_max,
+            selection.delayed,
         )
         return [task_view_of(row) for row in rows]
 

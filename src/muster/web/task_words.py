@@ -43,6 +43,8 @@ STATUS_WORDS: dict[str, tuple[TaskStatus, ...]] = {
     "CANCELED": (TaskStatus.CANCELLED,),
 }
 """What other programs call our statuses."""
+DELAYED = "delayed"
+"""No status, but what people call some tasks of two."""
 
 
 def statuses_of(words: Iterable[str]) -> tuple[TaskStatus, ...]:
@@ -55,6 +57,17 @@ def statuses_of(words: Iterable[str]) -> tuple[TaskStatus, ...]:
             raise BadInput(f"{word[:40]!r} is no status of a task", f"one of {known}")
         found += STATUS_WORDS.get(name) or (TaskStatus(name),)
     return tuple(dict.fromkeys(found))
+
+
+def wanted_of(words: Iterable[str]) -> tuple[tuple[TaskStatus, ...], bool]:
+    """(which statuses, whether of those that wait only the delayed ones).  Raises BadInput."""
+    asked = [*words]
+    rest = [word for word in asked if word.lower() != DELAYED]
+    statuses = statuses_of(rest)
+    if len(rest) == len(asked):
+        return statuses, False
+    both = (*statuses, TaskStatus.PENDING, TaskStatus.ABORTED)
+    return tuple(dict.fromkeys(both)), TaskStatus.PENDING not in statuses
 
 
 def in_our_words(body: dict[str, Any]) -> dict[str, Any]:

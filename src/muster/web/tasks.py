@@ -40,7 +40,7 @@ from muster.web.http import (
     json_text,
 )
 from muster.web.routes import IF_MATCH, Routes
-from muster.web.task_words import in_our_words, statuses_of, with_all_words
+from muster.web.task_words import in_our_words, wanted_of, with_all_words
 
 S = TypeVar("S", bound=Struct)
 routes = Routes()
@@ -166,9 +166,11 @@ async def tasks(web: Backend, request: Request, query: TasksQuery) -> Reply:
 
 def filter_of(query: TasksQuery) -> TaskFilter:
     """Raises BadInput."""
+    statuses, delayed = wanted_of(query.status)
     return TaskFilter(
         plan=query.plan,
-        statuses=statuses_of(query.status),
+        statuses=statuses,
+        delayed=delayed,
         ids=query.id,
         tags=(*query.tags, *query.tag),
         metadata=_pairs(query.metadata),

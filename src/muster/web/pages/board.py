@@ -19,6 +19,7 @@ from muster.web.holders import one_task
 from muster.web.http import Reply, Request
 from muster.web.pages.forms import SEQ, ask_api, back_to
 from muster.web.routes import Routes
+from muster.web.task_words import DELAYED
 from muster.web.visits import posted
 
 routes = Routes(pages=True)
@@ -60,7 +61,8 @@ async def columns_of(web: Backend, selection: TaskFilter) -> list[Json]:
         if asked:
             some = replace(selection, statuses=asked, limit=CARDS_MAX + 1)
             tasks = [json_of(task) for task in await web.queries.tasks(some)]
-            statuses = [status.lower() for status in asked]
+            late = selection.delayed and TaskStatus.ABORTED in asked
+            statuses = [DELAYED] if late else [status.lower() for status in asked]
             found.append({"name": name, "title": column.title, "statuses": statuses})
             found[-1] |= {"tasks": tasks[:CARDS_MAX], "more": len(tasks) > CARDS_MAX}
     return found

@@ -17,7 +17,7 @@ routes = Routes(pages=True)
 CALM_S = 0.1
 """Between two words to one page: what comes in between is told as one."""
 ALIVE_S = 5.0
-"""So often it says the same again: of the comments that keep a stream open a browser tells its scripts nothing."""
+"""So often it says the same again: of comments, which keep a stream open, a browser tells its scripts nothing."""
 _FOR_EVER = ("cache-control", "public, max-age=31536000, immutable")
 
 
@@ -32,7 +32,7 @@ class LiveQuery(Query, frozen=True, kw_only=True):
 
 @routes.get("/live", answer=EVENT_STREAM)
 async def live(web: Backend, query: LiveQuery) -> Stream:
-    """Where things stand, whenever that has changed, and that it lives: a page then asks for itself again, or knows."""
+    """Where things stand, whenever that has changed, which a page then asks for; and that its server lives."""
     if query.task is not None and await web.reads.workspace_of(query.task) != web.workspace_id:
         raise NotFound(f"there is no task {query.task}", "muster task list")
     clock = asyncio.get_running_loop().time

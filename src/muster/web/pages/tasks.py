@@ -26,7 +26,7 @@ from muster.web.http import Reply, Request
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
-from muster.web.task_words import statuses_of
+from muster.web.task_words import DELAYED, statuses_of
 from muster.web.tasks import TasksQuery, filter_of, next_page
 from muster.web.works import pull_known
 
@@ -39,10 +39,12 @@ ROWS, ROWS_MAX = 50, 500
 
 EVENTS_SHOWN = 50
 
-SHOWN_AS: dict[str, tuple[TaskStatus, ...]] = {
-    **dict.fromkeys(("waiting", "ready", "blocked"), (TaskStatus.PENDING,)),
-    "delayed": (TaskStatus.ABORTED,),
-    "stopping": (TaskStatus.ASSIGNED, TaskStatus.RUNNING),
+BOXES = {status: status.lower() for status in COUNT_ORDER} | {TaskStatus.ABORTED: DELAYED}
+"""Of the filter, which has one for each."""
+SHOWN_AS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("waiting", "ready", "blocked"), (BOXES[TaskStatus.PENDING],)),
+    DELAYED: (DELAYED,),
+    "stopping": (BOXES[TaskStatus.ASSIGNED], BOXES[TaskStatus.RUNNING]),
 }
 """What pages call a state that is no status: the boxes of the filter that have such tasks."""
 
@@ -97,8 +99,8 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         address=partial(address_of, query),
         also=_also(query),
         less=address_of(_in_boxes(query)),
-        statuses=[(status.lower(), COUNT_WORDS[status]) for status in COUNT_ORDER],
-        open_ones=[status.lower() for status in COUNT_ORDER if status not in FINAL],
+        statuses=[(box, COUNT_WORDS[status]) for status, box in BOXES.items()],
+        open_ones=[box for status, box in BOXES.items() if status not in FINAL],
         plans=[plan.name for plan in await web.queries.plans()],
         next_page=next_page(request, found[-1].id) if found and more else "",
         longer=_longer(query),
@@ -111,13 +113,13 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
 def _understood(query: TablePageQuery) -> TablePageQuery:
     """Without what says nothing here, and its statuses as the boxes of the filter have them."""
     words = [word for word in query.status if word.lower() in SHOWN_AS or _fits(status=(word,))]
-    known = [SHOWN_AS.get(word.lower()) or statuses_of((word,)) for word in words]
+    boxes = [SHOWN_AS.get(word.lower()) or [BOXES[one] for one in statuses_of((word,))] for word in words]
     pairs = {one.partition("=")[0]: one for one in query.metadata if _fits(metadata=(one,))}
     return replace(
         query,
         plan=query.plan or None,
         tag=tuple(filter(None, query.tag)),
-        status=tuple(dict.fromkeys(status.lower() for some in known for status in some)),
+        status=tuple(dict.fromkeys(box for some in boxes for box in some)),
         metadata=tuple(pairs.values()),
         cursor=query.cursor if _fits(cursor=query.cursor) else "",
         limit=min(query.limit, ROWS_MAX),

@@ -67,6 +67,9 @@ SELECT $taskview_columns
    AND (?7::bigint IS NULL OR t.parent_task_id = ?7)
    AND (t.is_group = 0 OR ?9::boolean OR ?4::text IS NOT NULL)
    AND t.priority BETWEEN ?10 AND ?11
+   AND (NOT ?12::boolean OR t.status NOT IN ('PENDING', 'ABORTED')
+        OR t.status = 'ABORTED' AND a.status IS DISTINCT FROM 'stopping'
+        OR t.status = 'PENDING' AND t.unmet = 0 AND t.is_group = 0 AND t.next_attempt_at_ms IS NOT NULL)
  ORDER BY t.id LIMIT ?8
 
 -- name: events
