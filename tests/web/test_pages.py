@@ -82,6 +82,8 @@ def test_what_is_not_there_and_what_is_wrong_is_told_on_a_page(reader: Reader) -
         assert shown.status == status and shown.headers["content-type"].startswith("text/html")
         assert "nothing was changed" in shown.text or "there is no" in shown.text, shown.text
     assert json.loads(reader.ask("GET", "/nowhere", Accept="*/*").text)["code"] == "not_found"
+    told = reader.get("/nowhere").text.partition("<main")[2]
+    assert "muster api" not in told and '<a class="button" href="/">Overview</a>' in told
 
 
 def test_an_action_is_done_by_a_form_alone(site: Site, reader: Reader) -> None:

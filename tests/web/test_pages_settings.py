@@ -57,6 +57,12 @@ def test_what_is_refused_says_why(site: Site, reader: Reader) -> None:
     assert wrong.status in {400, 422} and "a number above 0" in wrong.text
     for path in ("/settings/nothing", "/settings/token-revoke"):
         assert reader.get(path).status in {400, 404, 422}, path
+    for form, label, lists in (
+        ("token-revoke", "Revoke the token", "muster token list"),
+        ("webhook-remove", "Remove the webhook", "muster webhook list"),
+    ):
+        refused = reader.send(reader.get(f"/settings/{form}?id=abc").form(label))
+        assert refused.status == 404 and f"Next: {lists}" in refused.text
     assert reader.post("/settings/member-set", {"name": "ben", "role": "MEMBER"}).status == 403
     assert all(one["name"] != "ben" for one in site.get("/api/v1/members"))
 

@@ -141,7 +141,7 @@ class Route:
             await refuse_attempts(web, request)
         given: dict[str, Any] = {}
         for (name, _, kind), text in zip(self._names, values, strict=True):
-            given[name] = _number(text) if kind == "id" else text
+            given[name] = _number(name, text) if kind == "id" else text
         if self._guard is not None:
             given = {"who": await self._guard(web, request, **given)}
         takes = self._takes
@@ -164,12 +164,21 @@ class Route:
         return json_reply(await self._handler(web, **given), self.status)
 
 
-def _number(text: str) -> int:
+_NEWER = "a muster that is newer than its server asks for what it lacks: muster api GET /api/v1/owner"
+_LISTS = {
+    "token_id": "muster token list",
+    "webhook_id": "muster webhook list",
+    "number": "muster agent allowed",
+}
+"""Which command lists what there is, by the names of numbers; of all others, tasks."""
+
+
+def _number(name: str, text: str) -> int:
     """Raises NotFound."""
     if text.isascii() and text.isdigit() and len(text) <= NUMBER_DIGITS_MAX:
         return int(text)
     shown = text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}…"
-    raise NotFound(f"{shown} is the number of nothing", "muster task list")
+    raise NotFound(f"{shown} is the number of nothing", _LISTS.get(name, "muster task list"))
 
 
 class Routes:
@@ -362,10 +371,8 @@ class Application:
         try:
             found = self._found(request)
             if found is None:
-                raise NotFound(
-                    f"there is nothing at {request.path[:200]}",
-                    "a muster that is newer than its server asks for what it lacks: muster api GET /api/v1/owner",
-                )
+                hint = "" if wants_page(request) else _NEWER  # its page leads to the overview
+                raise NotFound(f"there is nothing at {request.path[:200]}", hint)
             node, values = found
             route = node.routes.get(request.method)
             if route is None:
