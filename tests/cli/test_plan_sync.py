@@ -122,6 +122,23 @@ def test_a_cleared_box_asks_and_is_opened_again_or_ticked_again(project: Project
     assert all(event["actor"].startswith("user:") for event in said if "cepted" in event["message"])
 
 
+def test_a_group_is_not_accepted_before_its_tasks(project: Project) -> None:
+    group = "- [ ] Group {#g}\n  - [ ] Inner {#i after=gate}\n    true\n"
+    project.edit(GATE, f"{GATE}{group}- [ ] Behind {{#behind after=g}}\n  true\n")
+    project.becomes("i", "PENDING")
+    project.edit("[ ] Group", "[x] Group")
+    conflicts_of(project, "g")
+    told = project.say("plan", "sync", "plan", "--status")
+    assert "next: muster plan sync plan --reject KEY, or tick the tasks below it\n" in told
+    refused = muster(project.folder, "plan", "sync", "plan", "--accept", "g")
+    assert refused.returncode == 6
+    assert "g: tasks below it are still to be done" in refused.stderr and "--reject g" in refused.stderr
+    assert project.say("plan", "sync", "plan", "--accept").startswith("plan  not accepted: g\n")
+    assert project.status("behind") == "PENDING"
+    project.edit("[ ] Inner", "[x] Inner")
+    project.becomes("behind", "COMPLETED")
+
+
 def test_what_comes_with_a_checkout_waits(project: Project) -> None:
     # Written elsewhere: in the project's folder it would be a person's tick until it is committed.
     beside = project.folder.with_name("beside")

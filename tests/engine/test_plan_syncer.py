@@ -13,10 +13,11 @@ from plan_world import PLAN, World
 from muster.engine.batch import drive
 from muster.model import commands as c
 from muster.model.answers import Answer
-from muster.model.errors import StoreRefused
+from muster.model.errors import Conflict, StoreRefused
 from muster.model.people import THE_FILE
-from muster.model.plan_sync import OPEN_BELOW, SetSync
+from muster.model.plan_sync import NOT_ENDED, SetSync
 from muster.model.states import ErrorKind
+from muster.model.wording import OPEN_BELOW
 from muster.plans.files import PLAN_BYTES_MAX
 
 
@@ -352,6 +353,53 @@ def test_a_group_that_is_ticked_before_its_tasks_waits_for_a_person(world: World
     world.write("[ ] A", "[x] A", "[ ] B", "[x] B")
     world.pass_s(5)
     assert world.statuses["g"] == "COMPLETED" and not world.conflicts
+
+
+INNER = "  - [ ] A {#a}\n  - [ ] H {#h}\n    - [ ] B {#b}\n"
+GROUPS = f"# P\n\n- [ ] G {{#g}}\n{INNER}- [ ] C {{#c after=g}}\n- [ ] D {{#d}}\n"
+
+
+def test_no_word_of_a_person_ends_a_group_before_its_tasks(world: World) -> None:
+    world.write(text=GROUPS)
+    world.pass_s(40)
+    world.head = "h2"
+    world.write("[ ] G", "[x] G", "[ ] D", "[x] D")
+    world.pass_s(5)
+    assert world.conflicts["g"] == f"ticked: {OPEN_BELOW}" and "HEAD" in world.conflicts["d"]
+    for keys in ["g"], ["d", "g"]:
+        with pytest.raises(Conflict, match=f"g: {OPEN_BELOW}; nothing was changed"):
+            asyncio.run(world.syncer.decide("p", True, keys, "ada"))
+        assert {world.statuses["g"], world.statuses["d"]} == {"PENDING"} and {*world.conflicts} == {"d", "g"}
+    said = asyncio.run(world.syncer.decide("p", True, [], "ada"))
+    assert said.done == "accepted: d; not accepted: g" and {*world.conflicts} == {"g"}
+    assert (world.statuses["g"], world.statuses["d"]) == ("PENDING", "COMPLETED")
+    asyncio.run(world.syncer.decide("p", False, ["g"], "ada"))
+    assert "[ ] G" in world.text and world.conflicts == {}
+
+
+def test_a_group_is_accepted_together_with_all_that_is_below_it(world: World) -> None:
+    world.write(text=GROUPS)
+    world.pass_s(40)
+    world.head = "h2"
+    world.write("[ ] G", "[x] G", "[ ] A", "[x] A", "[ ] H", "[x] H", "[ ] B", "[x] B")
+    world.pass_s(5)
+    assert {*world.conflicts} == {"a", "b", "g", "h"}
+    asyncio.run(world.syncer.decide("p", True, [], "ada"))
+    assert {world.statuses[key] for key in "abgh"} == {"COMPLETED"} and world.conflicts == {}
+
+
+def test_a_group_whose_tasks_were_given_up_is_ended_by_a_person(world: World) -> None:
+    world.write(text=GROUPS)
+    world.pass_s(40)
+    world.write("[ ] G", "[x] G", "[ ] A", "[x] A")
+    world.pass_s(5)
+    assert world.conflicts["g"] == f"ticked: {OPEN_BELOW}"
+    for key in "bh":
+        world.rig.do(c.Cancel(task_id=world.rig.id(f"p/{key}"), actor="ada"))
+    world.pass_s(5)
+    assert world.conflicts["g"] == f"ticked: {NOT_ENDED}"
+    asyncio.run(world.syncer.decide("p", True, ["g"], "ada"))
+    assert world.statuses["g"] == "COMPLETED" and world.conflicts == {}
 
 
 def test_a_file_that_is_gone_is_told_until_it_is_there_again(world: World) -> None:

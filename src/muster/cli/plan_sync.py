@@ -11,7 +11,7 @@ from muster.cli.output import Screen, clean, shell_word
 from muster.client.api import Api, plan_path
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-from muster.model.wording import counted
+from muster.model.wording import OPEN_BELOW, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,9 @@ def _show(found: Json, screen: Screen) -> None:
     if {key for key, *_ in found["untaken"]} - {*found["running"]} and not found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
-        screen.line(f"  next: muster plan sync {shell_word(found['plan'])} --accept KEY, or --reject KEY")
+        takes = any(one["why"] != OPEN_BELOW for one in found["conflicts"])
+        ways = "--accept KEY, or --reject KEY" if takes else "--reject KEY, or tick the tasks below it"
+        screen.line(f"  next: muster plan sync {shell_word(found['plan'])} {ways}")
 
 
 def show_files(files: Sequence[Json], screen: Screen) -> None:

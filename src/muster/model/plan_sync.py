@@ -32,10 +32,13 @@ from muster.model.edits import (
 from muster.model.people import THE_FILE
 from muster.model.scalars import Count, Id
 from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.wording import OPEN_BELOW
 
 AT_ONCE_MAX = 5
 """More boxes that are ticked or taken out at once are no slip of the hand: a person is asked."""
 
+GIVEN_UP_OR_DONE = frozenset({TaskStatus.COMPLETED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED})
+"""Nobody is to do such a task any more."""
 TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
 """A tick completes such a task."""
 
@@ -180,6 +183,8 @@ class SyncFacts(NamedTuple):
     """Keys of tasks of which the same was edited in the file and elsewhere."""
     specs: tuple[Spec, ...] = ()
     """All that the file holds, where it was read as a plan."""
+    groups: Mapping[str, str] = MappingProxyType({})
+    """As `groups_told`."""
 
 
 class SyncVerdict(NamedTuple):
@@ -283,13 +288,12 @@ def judge(
         why = ""
         before = known.get(one)
         if before and (before.rejected or not before.moved or one.key in stood):
-            told = before.moved and not before.rejected
-            waits.append(replace(before, why=_stood(stood[one.key])) if told else before)
+            waits.append(_as_now(before, stood, facts.groups))
             continue
         if one not in fresh or facts.git:
             why = _brake(one, status, facts, many)
         if why:
-            waits.append(FileConflict.of(one, why, facts.now_ms))
+            waits.append(_as_now(FileConflict.of(one, why, facts.now_ms), stood, facts.groups))
         else:
             since_s = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
             standing[one] = max(since_s, facts.beside.get(one.key, since_s))
@@ -315,6 +319,16 @@ def judge(
         conflicts=tuple(waits),
         fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
     )
+
+
+def _as_now(conflict: FileConflict, stood: Mapping[str, Namesake], groups: Mapping[str, str]) -> FileConflict:
+    """What it waits for may have changed since it was told."""
+    if conflict.rejected:
+        return conflict
+    if conflict.moved:
+        return replace(conflict, why=_stood(stood[conflict.key]))
+    ticked = conflict.kind is FileChange.TICKED
+    return replace(conflict, why=groups.get(conflict.key, conflict.why) if ticked else conflict.why)
 
 
 def _stood(task: Namesake) -> str:
@@ -381,7 +395,49 @@ def _unproved(status: TaskStatus, facts: SyncFacts) -> str:
 
 
 UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"
-OPEN_BELOW = "tasks below it are still to be done: tick those, and its box is ticked with the last of them"
+NOT_ENDED = "it has not ended with the tasks below it: --accept ends it all the same"
+
+
+def groups_told(kept: Mapping[str, KeptTask]) -> dict[str, str]:
+    """By key: why a group does not end because its box is ticked."""
+    below = _open_below(kept)
+    return {key: OPEN_BELOW if key in below else NOT_ENDED for key, task in kept.items() if task.is_group}
+
+
+def too_early(chosen: Iterable[Difference], kept: Mapping[str, KeptTask]) -> frozenset[str]:
+    """Keys of ticked groups with tasks below them that are neither over nor ticked with them."""
+    all_ticked = {one.key for one in chosen if one.kind is FileChange.TICKED}
+    below, ticked = _open_below(kept), set(all_ticked)
+    while early := {key for key in ticked if not below.get(key, set()) <= ticked}:
+        ticked -= early
+    return frozenset(all_ticked - ticked)
+
+
+def _open_below(kept: Mapping[str, KeptTask]) -> dict[str, set[str]]:
+    """By the keys of groups, the tasks below them that somebody is still to do."""
+    found: dict[str, set[str]] = {}
+    for key, task in kept.items():
+        group = kept.get(task.parent or "")
+        if group is not None and group.is_group and task.status not in GIVEN_UP_OR_DONE:
+            found.setdefault(group.key, set()).add(key)
+    return found
+
+
+def decided(
+    state: SyncState, chosen: Collection[FileConflict], found: Collection[Difference], *, accept: bool
+) -> tuple[SyncState, dict[str, bool]]:
+    """What is kept once a person has said so of what was `chosen`, and the boxes that are set back."""
+    left = [one for one in state.conflicts if one not in chosen]
+    marks: dict[str, bool] = {}
+    for one in chosen:
+        if accept or one.about not in found:
+            continue
+        if one.kind in BOX_CHANGES:
+            marks[one.key] = one.kind is FileChange.CLEARED
+        else:
+            left.append(replace(one, rejected=True))
+    # Owed as well: an owner that dies before it sets a box back must not take it for a person's.
+    return replace(state, conflicts=tuple(left), owed=state.owed | marks), marks
 
 
 def _digest(spec: Spec) -> str:

@@ -16,6 +16,8 @@ FOR_YOU = "its work is for you to review"
 """Whoever reads that decides; what can be done stands beside it, as buttons, keys or commands."""
 FOR_REVIEW, SENT_BACK, ACCEPTED = "for review", "sent back", "accepted"
 """How an attempt stands whose work was to be looked at."""
+OPEN_BELOW = "tasks below it are still to be done: tick those, and its box is ticked with the last of them"
+"""Of a group whose box was ticked: there is nothing to accept."""
 MAY_IT = "may it do this?"
 """How every question begins that is answered by allowing something, or not."""
 

@@ -86,3 +86,8 @@ class Compared(NamedTuple):
         return Untaken(
             left, tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
         )
+
+    @property
+    def whole(self) -> dict[str, KeptTask]:
+        """All tasks of the plan; none where only those whose boxes have changed were read."""
+        return {key: task for key, task in self.kept.items() if isinstance(task, KeptTask)}

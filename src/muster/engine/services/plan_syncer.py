@@ -21,12 +21,11 @@ from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, KeptTask, PlanUpdated, UpdatePlan, compare
-from muster.model.errors import BadPlan, BoxesMoved, CallerError, NotFound
+from muster.model.errors import BadPlan, BoxesMoved, CallerError, Conflict, NotFound
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
     BOX_CHANGES,
-    OPEN_BELOW,
     UNPROVED,
     Difference,
     FileChange,
@@ -40,14 +39,18 @@ from muster.model.plan_sync import (
     Untaken,
     boxes_differ,
     by_keys,
+    decided,
     differences,
     git_did,
+    groups_told,
     judge,
     of_boxes,
+    too_early,
 )
 from muster.model.rows import Plan
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
+from muster.model.wording import OPEN_BELOW
 from muster.ports.engine import Execute
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.runtime import PLAN_FILES, Clock, Wakeups
@@ -315,6 +318,7 @@ class PlanSyncer(WorkspaceService):
             moved=compared.moved,
             beside=beside,
             both=compared.both,
+            groups=groups_told(compared.whole),
         )
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
@@ -422,7 +426,13 @@ class PlanSyncer(WorkspaceService):
                     f"muster plan sync {name} --status",
                 )
             current = [one.about for one in chosen if one.about in found]
-            marks: dict[str, bool] = {}
+            early = too_early(current, compared.whole) if accept else frozenset()
+            if early.intersection(keys):
+                named = sorted(early.intersection(keys))
+                hint = f"muster plan sync {name} --reject {' '.join(named)} clears the box"
+                raise Conflict(f"{listed(named)}: {OPEN_BELOW}; nothing was changed", hint)
+            chosen = [one for one in chosen if one.key not in early]
+            current = [one for one in current if one.key not in early]
             if accept:
                 if command is None and any(one.kind not in BOX_CHANGES for one in chosen):
                     hint = "Correct that first; boxes alone can be decided: --accept KEY."
@@ -431,25 +441,15 @@ class PlanSyncer(WorkspaceService):
                     apart = frozenset(one.task.id for one in compared.moved)
                     command = replace(command, actor=actor, apart=apart)
                 await self._accept(command, kept, found, current, actor)
-            else:
-                marks = {
-                    one.key: one.kind is FileChange.CLEARED for one in current if one.kind in BOX_CHANGES
-                }
-            left = [one for one in state.conflicts if one not in chosen]
-            if not accept:
-                left += [
-                    replace(one, rejected=True)
-                    for one in chosen
-                    if one.about in found and one.kind not in BOX_CHANGES
-                ]
-            # Owed as well: an owner that dies before it sets a box back must not take it for a person's.
-            after = replace(state, conflicts=tuple(left), owed=state.owed | marks)
+            after, marks = decided(state, chosen, found, accept=accept)
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
             await self._keep(plan, after, done, actor)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
-        return PlanSynced(plan=name, done=done, problem=problem, conflicts=after.waiting)
+        stays = f"not accepted: {listed(sorted(early))}" if early else ""
+        told = "; ".join(filter(None, (done, stays)))
+        return PlanSynced(plan=name, done=told, problem=problem, conflicts=after.waiting)
 
     async def _accept(
         self,
@@ -459,8 +459,8 @@ class PlanSyncer(WorkspaceService):
         chosen: Iterable[Difference],
         actor: str,
     ) -> None:
-        """Boxes first: what they end, an edit does not open again."""
-        for one in chosen:
+        """Boxes first: what they end, an edit does not open again; a group's after those of its tasks."""
+        for one in sorted(chosen, key=lambda one: one.key in kept and kept[one.key].is_group):
             if one.kind is FileChange.TICKED:
                 await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=actor))
             elif one.kind is FileChange.CLEARED:
