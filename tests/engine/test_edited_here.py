@@ -98,9 +98,18 @@ def test_once_its_box_is_gone_or_it_is_over_nothing_is_said_of_it(world: Edited)
     world.edit("c", title="C of ada")
     world.write("- [ ] C {#c after=a}\n", "")
     world.pass_s(60)
+    asyncio.run(world.syncer.decide("p", True, ["c"], "ben"))
     assert world.rig.statuses()["c"] == "CANCELLED" and standing_of(world).edited == ("b",)
     world.rig.do(CompleteByPerson(task_id=world.rig.id("p/b"), actor="ada"))
     assert standing_of(world).edited == ()
+
+
+def test_who_edits_what_the_file_has_just_changed_is_asked(world: Edited) -> None:
+    world.write(OLD, NEW)
+    world.pass_s(10)
+    world.edit("a", title="A of ada")
+    world.pass_s(60)
+    assert world.title("a") == "A of ada" and "edited here since" in world.conflicts["a"]
 
 
 def test_once_the_file_has_said_the_same_it_counts_again(world: Edited) -> None:

@@ -11,7 +11,7 @@ from engine_rig import Rig, complete, fail
 from plan_world import PLAN, World
 
 from muster.model.commands import Command, Pause
-from muster.model.edits import UpdatePlan
+from muster.model.edits import EditTask, UpdatePlan
 from muster.model.errors import BoxesMoved, NotFound
 from muster.model.states import ErrorKind
 
@@ -164,6 +164,41 @@ def test_what_a_person_has_paused_does_not_begin_where_its_box_is_now(two: TwoFi
     asyncio.run(two.syncer.decide("p", True, ["c"], "ada"))
     two.pass_s(40)
     assert two.both == ("CANCELLED", "PENDING")
+
+
+@pytest.mark.parametrize("when", ["before", "after", "after, while it waits"])
+def test_what_was_edited_here_is_not_lost_where_its_box_is_now(two: TwoFiles, when: str) -> None:
+    edit = EditTask(task_id=two.rig.id("p/c"), actor="ada", given={"description": "As ada wants it."})
+    if when == "before":
+        two.rig.do(edit)
+    two.head = "h1" if when == "after" else "h2"
+    two.cut()
+    two.pass_s(10)
+    if when != "before":
+        two.rig.do(edit)
+    two.pass_s(60)
+    assert "it was edited here (description): --accept drops that" in two.conflicts["c"]
+    two.paste()
+    two.pass_s(60)
+    assert two.both == ("PENDING", "")
+    asyncio.run(two.syncer.decide("p", True, ["c"], "ada"))
+    two.pass_s(40)
+    assert two.both == ("CANCELLED", "PENDING") and two.conflicts == {}
+
+
+def test_a_box_of_an_edited_task_that_is_put_back_or_done_asks_nobody(two: TwoFiles) -> None:
+    two.rig.do(EditTask(task_id=two.rig.id("p/c"), actor="ada", given={"title": "C of ada"}))
+    two.cut()
+    two.pass_s(60)
+    assert two.status("p/c") == "PENDING" and "it was edited here (title)" in two.conflicts["c"]
+    two.write(text=PLAN)
+    two.pass_s(40)
+    assert two.conflicts == {} and two.rig.views()["c"].title == "C of ada"
+    two.rig.do(complete(two.begin()))
+    two.pass_s(3)
+    two.write(text=two.text.replace(BOX.replace("[ ]", "[x]"), ""))
+    two.pass_s(40)
+    assert two.status("p/c") == "ARCHIVED" and two.conflicts == {}
 
 
 def test_what_has_failed_is_tried_where_its_box_is_now(two: TwoFiles) -> None:

@@ -20,6 +20,7 @@ from muster.model.answers import Answer
 from muster.model.commands import Command, Enqueue, Name, Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import (
+    EDITABLE,
     BoxName,
     Doubt,
     KeptTask,
@@ -39,6 +40,8 @@ AT_ONCE_MAX = 5
 
 GIVEN_UP_OR_DONE = frozenset({TaskStatus.COMPLETED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED})
 """Nobody is to do such a task any more."""
+LOSES_EDITS = EDITABLE - {TaskStatus.CANCELLED}
+"""Still to be done, and not held: taken out, such a task is not done as it was edited."""
 TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
 """A tick completes such a task."""
 
@@ -183,6 +186,8 @@ class SyncFacts(NamedTuple):
     """Keys of tasks of which the same was edited in the file and elsewhere."""
     specs: tuple[Spec, ...] = ()
     """All that the file holds, where it was read as a plan."""
+    edited: Mapping[str, Collection[str]] = MappingProxyType({})
+    """By the keys of tasks that were edited elsewhere: the names of those fields."""
     groups: Mapping[str, str] = MappingProxyType({})
     """As `groups_told`."""
 
@@ -288,12 +293,12 @@ def judge(
         why = ""
         before = known.get(one)
         if before and (before.rejected or not before.moved or one.key in stood):
-            waits.append(_as_now(before, stood, facts.groups))
+            waits.append(_as_now(before, stood, status, facts))
             continue
-        if one not in fresh or facts.git:
+        if one not in fresh or facts.git or one.key in facts.edited:
             why = _brake(one, status, facts, many)
         if why:
-            waits.append(_as_now(FileConflict.of(one, why, facts.now_ms), stood, facts.groups))
+            waits.append(_as_now(FileConflict.of(one, why, facts.now_ms), stood, status, facts))
         else:
             since_s = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
             standing[one] = max(since_s, facts.beside.get(one.key, since_s))
@@ -321,14 +326,33 @@ def judge(
     )
 
 
-def _as_now(conflict: FileConflict, stood: Mapping[str, Namesake], groups: Mapping[str, str]) -> FileConflict:
+def _as_now(
+    conflict: FileConflict,
+    stood: Mapping[str, Namesake],
+    status: Mapping[str, TaskStatus],
+    facts: SyncFacts,
+) -> FileConflict:
     """What it waits for may have changed since it was told."""
     if conflict.rejected:
         return conflict
     if conflict.moved:
         return replace(conflict, why=_stood(stood[conflict.key]))
-    ticked = conflict.kind is FileChange.TICKED
-    return replace(conflict, why=groups.get(conflict.key, conflict.why) if ticked else conflict.why)
+    if conflict.kind is FileChange.TICKED:
+        return replace(conflict, why=facts.groups.get(conflict.key, conflict.why))
+    return replace(conflict, why=_edited_told(conflict.about, status, facts) or conflict.why)
+
+
+def _edited_told(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts) -> str:
+    """Why a box is not taken out, nor its work done where it was moved to, without a person's word."""
+    names = facts.edited.get(one.key)
+    if not names or one.kind is not FileChange.REMOVED or status.get(one.key) not in LOSES_EDITS:
+        return ""
+    if any(one.key == may_be.key for doubt in facts.doubts for may_be in doubt.may_be):
+        return ""  # which task it is has to be said first
+    return (
+        f"it was edited here ({', '.join(names)}): --accept drops that with the task, --reject keeps both; a box "
+        "of it in another file says nothing of that, so write it there first"
+    )
 
 
 def _stood(task: Namesake) -> str:
@@ -375,6 +399,8 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
             return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again?"
+    if why := _edited_told(one, status, facts):
+        return why
     if facts.git:
         return facts.git
     if one.kind is FileChange.EDITED and one.key in facts.both:

@@ -58,7 +58,7 @@ from muster.ports.store import Reads
 
 log = logging.getLogger(__name__)
 
-_NONE_EDITED: Edited = {}
+_NONE: Edited = {}
 STEP_S = 0.05
 """It never looks more often."""
 Glance = tuple[Mark | None, bool, str | None]
@@ -193,14 +193,9 @@ class PlanSyncer(WorkspaceService):
                 await self._keep(plan, replace(state, problem=problem))
 
     async def _keep(
-        self,
-        plan: Plan,
-        state: SyncState,
-        said: str = "",
-        actor: str = THE_FILE,
-        settled: Edited = _NONE_EDITED,
+        self, plan: Plan, state: SyncState, said: str = "", actor: str = THE_FILE, agreed: Edited = _NONE
     ) -> None:
-        kept = SetSync(plan_id=plan.id, state=state, said=said, actor=actor, agreed=settled)
+        kept = SetSync(plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed)
         await self._engine.execute(kept)
 
     async def sync(self, name: str) -> PlanSynced:
@@ -318,6 +313,7 @@ class PlanSyncer(WorkspaceService):
             moved=compared.moved,
             beside=beside,
             both=compared.both,
+            edited=state.edited,
             groups=groups_told(compared.whole),
         )
         status = {key: task.status for key, task in kept.items()}
@@ -337,7 +333,7 @@ class PlanSyncer(WorkspaceService):
         if again:
             told.append(f"ticked again: {listed(again)}")
         if told or after != state or compared.agreed:
-            await self._keep(plan, after, "; ".join(told), settled=compared.agreed)
+            await self._keep(plan, after, "; ".join(told), agreed=compared.agreed)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
