@@ -402,6 +402,30 @@ def test_a_group_whose_tasks_were_given_up_is_ended_by_a_person(world: World) ->
     assert world.statuses["g"] == "COMPLETED" and world.conflicts == {}
 
 
+def test_a_ticked_group_that_comes_back_does_not_end_before_its_tasks(world: World) -> None:
+    world.write(text=GROUPS)
+    world.pass_s(40)
+    world.write("- [ ] G {#g}\n" + INNER, "", " after=g", "")
+    world.pass_s(40)
+    assert world.statuses["g"] == "CANCELLED"
+    world.write(text=GROUPS.replace("[ ] G", "[x] G"))
+    world.pass_s(40)
+    assert world.statuses["g"] == "PENDING" and world.conflicts == {"g": f"ticked: {OPEN_BELOW}"}
+    world.write("[ ] A", "[x] A", "[ ] H", "[x] H", "[ ] B", "[x] B")
+    world.pass_s(5)
+    assert {world.statuses[key] for key in "abgh"} == {"COMPLETED"} and world.conflicts == {}
+
+
+def test_a_group_that_comes_back_with_all_its_boxes_ticked_is_done(world: World) -> None:
+    world.write(text=GROUPS)
+    world.pass_s(40)
+    world.write("- [ ] G {#g}\n" + INNER, "", " after=g", "")
+    world.pass_s(40)
+    world.write(text=GROUPS.replace("[ ]", "[x]").replace("[x] C", "[ ] C"))
+    world.pass_s(40)
+    assert {world.statuses[key] for key in "abgh"} == {"COMPLETED"} and world.conflicts == {}
+
+
 def test_a_file_that_is_gone_is_told_until_it_is_there_again(world: World) -> None:
     def problem() -> str:
         (plan,) = drive(world.rig.reads.plan_sources())

@@ -190,13 +190,7 @@ class PlanUpdater:
         ids = known.ids(added)
         specs = {spec.key or "": spec for spec in filled}
         await view.load([task.id for task in kept.values()])
-        ticked = {key: ids[key] for key in diff.restored if specs[key].done}
-        done = await self._done(view, command, ticked)
-        for key in diff.restored:
-            if key in done or key not in ticked:  # nobody is to do what may be done
-                view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
-        for key in done:
-            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
+        done, unproved = await self._restore(view, command, [specs[key] for key in diff.restored], ids)
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
                 fields = _wanted(specs[change.key], kept[change.key], change)
@@ -213,9 +207,28 @@ class PlanUpdater:
             added=added.added,
             existing=added.existing,
             completed=(*added.completed, *done),
-            unproved=(*added.unproved, *(ticked.keys() - done)),
+            unproved=(*added.unproved, *unproved),
             diff=replace(diff, plan=added.plan),
         )
+
+    async def _restore(
+        self, view: View, command: UpdatePlan, specs: Iterable[c.Spec], ids: Mapping[str, int]
+    ) -> tuple[list[str], list[str]]:
+        """Of tasks that come back, by key: those that are done, and those that are ticked and are not."""
+        by_key = {spec.key or "": spec for spec in specs}
+        ticked = {key: ids[key] for key, spec in by_key.items() if spec.done}
+        groups = {key for key in ticked if by_key[key].is_group}
+        tasks = {key: number for key, number in ticked.items() if key not in groups}
+        done = await self._done(view, command, tasks)
+        for key in by_key:
+            if key in done or key not in tasks:  # nobody is to do what may be done
+                view.run(ids[key], c.Retry(task_id=ids[key], actor=command.actor))
+        for key in done:
+            view.run(ids[key], c.CompleteByPerson(task_id=ids[key], actor=ticker(command)))
+        if groups:
+            await view.settle()  # a group ends with what is below it, whatever its box says
+            done += [key for key in groups if view.task(ids[key]).final]
+        return done, [key for key in ticked if key not in done]
 
     async def _done(self, view: View, command: UpdatePlan, ticked: Mapping[str, int]) -> list[str]:
         """Of tasks that come back ticked: those that are done by a person's word."""
