@@ -148,9 +148,10 @@ def test_a_plan_that_is_settled_is_told_once_until_it_is_not(hooked: Hooked, rig
 def test_a_silent_worker_is_stale(hooked: Hooked, rig: Rig) -> None:
     webhook_id = hooked.add(HookKind.AGENT_STALE, HookKind.AGENT_FAILED)
     rig.register()
-    term, heard_ms = rig.new_boot().term, rig.clock.present.mono_ms
+    term = rig.new_boot().term
+    (worker,) = drive(rig.reads.living_workers())
     rig.clock.advance(600)
-    dead = c.MarkWorkerDead(worker_id=W1, term=term, reason="silent", heard_mono_ms=heard_ms)
+    dead = c.MarkWorkerDead(worker_id=W1, term=term, reason="silent", heard_mono_ms=worker.heard_mono_ms)
     rig.do(dead)
     told = [(one["event"], one["workerId"], one["agents"]) for one in hooked.told(webhook_id)]
     assert told == [("agent.stale", W1, ["claude"])]
