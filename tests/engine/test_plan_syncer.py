@@ -359,6 +359,7 @@ INNER = "  - [ ] A {#a}\n  - [ ] H {#h}\n    - [ ] B {#b}\n"
 GROUPS = f"# P\n\n- [ ] G {{#g}}\n{INNER}- [ ] C {{#c after=g}}\n- [ ] D {{#d}}\n"
 
 
+@pytest.mark.promise("S8")
 def test_no_word_of_a_person_ends_a_group_before_its_tasks(world: World) -> None:
     world.write(text=GROUPS)
     world.pass_s(40)
@@ -402,6 +403,7 @@ def test_a_group_whose_tasks_were_given_up_is_ended_by_a_person(world: World) ->
     assert world.statuses["g"] == "COMPLETED" and world.conflicts == {}
 
 
+@pytest.mark.promise("S8")
 def test_a_ticked_group_that_comes_back_does_not_end_before_its_tasks(world: World) -> None:
     world.write(text=GROUPS)
     world.pass_s(40)

@@ -151,6 +151,7 @@ def test_a_cycle_or_an_unknown_task_is_refused(rig: Rig, key: str, names: tuple[
     assert rig.names(key) == ["enqueued"]
 
 
+@pytest.mark.promise("S8")
 def test_a_cycle_through_another_plan_is_found(rig: Rig) -> None:
     rig.enqueue({"a": []})
     rig.enqueue({"x": [str(rig.id("a"))]}, plan="second")

@@ -149,7 +149,7 @@ class Untaken(NamedTuple):
 def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] = ()) -> PlanSynced:
     """As it is kept; of these tasks of it, what is gone needs no box, and an edit of what is over is no news."""
     gone = {task.key for task in tasks if task.gone}
-    over = {task.key for task in tasks if task.gone or task.status in FINAL - {TaskStatus.FAILED}}
+    over = {task.key for task in tasks if task.status in GIVEN_UP_OR_DONE}
     return PlanSynced(
         plan=plan,
         problem=state.problem,
