@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 import msgspec
@@ -377,8 +377,12 @@ class Workers:
             await views.tx.set_store_meta(PROJECT, command.project)
         renewed = 0
         for view in await views.all():
-            until_ms = await self._last_word_ms(view)
-            renewed += await self._renew_all(view, by_hand=command.long_lived, heard_until_ms=until_ms)
+            workers = await held_workers(view.tx)
+            # Somebody was heard then, so the others could have been, too.
+            words_ms = (worker.heard_mono_ms for worker in workers if worker.boot_id == view.now.boot_id)
+            renewed += await self._renew_all(
+                view, workers, by_hand=command.long_lived, heard_until_ms=max(words_ms, default=None)
+            )
         return TookOver(term=term, adopted=renewed)
 
     async def new_leader(
@@ -388,7 +392,8 @@ class Workers:
         term = await self._take_term(views, f" at {server}")
         if unheard:
             for view in await views.all():
-                await self._renew_all(view, by_hand=True, heard_until_ms=heard_until_ms)
+                workers = await held_workers(view.tx)
+                await self._renew_all(view, workers, by_hand=True, heard_until_ms=heard_until_ms)
         return term
 
     @staticmethod
@@ -405,27 +410,24 @@ class Workers:
     async def fresh_leases(self, views: Views, command: c.FreshLeases) -> Done:
         await check_term(views.tx, command.term)
         for view in await views.all():
-            await self._renew_all(view, by_hand=True, heard_until_ms=command.heard_until_ms)
+            workers = await held_workers(view.tx)
+            await self._renew_all(view, workers, by_hand=True, heard_until_ms=command.heard_until_ms)
         return Done()
 
-    @staticmethod
-    async def _last_word_ms(view: View) -> int | None:
-        """Somebody was heard then, so the others could have been, too."""
-        workers = await held_workers(view.tx)
-        return max((w.heard_mono_ms for w in workers if w.boot_id == view.now.boot_id), default=None)
-
-    async def _renew_all(self, view: View, *, by_hand: bool, heard_until_ms: int | None = None) -> int:
+    async def _renew_all(
+        self, view: View, workers: Sequence[WorkerRow], *, by_hand: bool, heard_until_ms: int | None
+    ) -> int:
         renewed, silence = 0, await Silence.of(view, heard_until_ms)
         boot_id = view.now.boot_id
-        workers = []
-        for worker in await held_workers(view.tx):
+        served: list[tuple[WorkerRow, list[Attempt]]] = []
+        for worker in workers:
             # Its attempts may be of this boot although its last heartbeat was not: a claim is a word as well.
             elsewhere = self._policy.elsewhere(worker.hostname)
             held = [a for a in await view.held(worker.id) if elsewhere or a.boot_id == boot_id]
             if worker.boot_id == boot_id or held or elsewhere:
-                workers.append((worker, held))
-        given_up = silence.given_up(workers, view.now.mono_ms, self._longest_lease_ms)
-        for worker, held in workers:
+                served.append((worker, held))
+        given_up = silence.given_up(served, view.now.mono_ms, self._longest_lease_ms)
+        for worker, held in served:
             if worker.id in given_up:
                 log.warning("%s was not heard while others were: it gets no other fresh lease", worker.id)
                 continue
