@@ -19,12 +19,23 @@ from table import Row, least, told
 ONE_BY_ONE_FACTOR, BATCH_FACTOR, BATCH = 1.0, 2.5, 100
 PEERS = ("persist_queue", "huey")
 
+_SLOW_SYNC = """
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
-SLOW_DISK = (
-    *("strace", "-f", "--seccomp-bpf", "-o", os.devnull, "-e", "trace=fdatasync,fsync"),
-    *("-e", "inject=fdatasync,fsync:delay_exit=1000"),
-)
-"""Each sync takes 1 ms more: disks that lose nothing at a power cut take that long or longer."""
+static int later(int done)
+{
+    const struct timespec rest = {0, 1000000};
+    nanosleep(&rest, 0);
+    return done;
+}
+
+int fsync(int fd) { return later(syscall(SYS_fsync, fd)); }
+int fdatasync(int fd) { return later(syscall(SYS_fdatasync, fd)); }
+"""
+"""Preloaded into a program, whose other calls cost what they always do; `strace` makes all of them dearer."""
 
 
 def rows(setting: Setting) -> Iterator[Row]:
@@ -33,8 +44,8 @@ def rows(setting: Setting) -> Iterator[Row]:
         "a synced write of 4 KiB", synced, "ms", "a task of muster.App waits for 2, persist-queue's for 3"
     )
     yield from _beside_peers(setting, "")
-    if setting.peers and which("strace"):
-        yield from _beside_peers(replace(setting, prefix=SLOW_DISK), ", syncs of 1 ms")
+    if setting.peers and sys.platform == "linux" and (compiler := which("cc")):
+        yield from _beside_peers(replace(setting, prefix=_slow_disk(setting, compiler)), ", syncs of 1 ms")
 
 
 def _beside_peers(setting: Setting, where: str) -> Iterator[Row]:
@@ -51,6 +62,14 @@ def _beside_peers(setting: Setting, where: str) -> Iterator[Row]:
             yield told(f"muster.App, {_WORDS[part]}, {what}{where}", [run[part] for run in runs], "/s")
     yield _against(peers, "persist_queue", "life", single, f"one by one{where}", ONE_BY_ONE_FACTOR)
     yield _against(peers, "huey", "drain", many, f"in batches of {BATCH}{where}", BATCH_FACTOR)
+
+
+def _slow_disk(setting: Setting, compiler: str) -> tuple[str, ...]:
+    """Disks that lose nothing at a power cut take a millisecond for a sync, or longer."""
+    library = setting.folder / "slow_sync.so"
+    argv = [compiler, "-O2", "-shared", "-fPIC", "-o", str(library), "-x", "c", "-"]
+    subprocess.run(argv, input=_SLOW_SYNC, text=True, check=True)
+    return "env", f"LD_PRELOAD={library}"
 
 
 def _synced_write_ms(setting: Setting) -> float:

@@ -45,6 +45,31 @@ def test_a_claim_may_start_what_it_gives(rig: Rig) -> None:
     assert rig.statuses() == {"a": "COMPLETED", "b": "RUNNING"}
 
 
+def test_a_claim_may_start_only_what_was_never_given_out(rig: Rig) -> None:
+    """What was may have ended its worker's process: it is to start alone."""
+    rig.register()
+    rig.enqueue({"a": [], "b": [], "c": []})
+    (lost,) = rig.claim(slots=1, start=True)
+    rig.do(release(lost))
+    claim = rig.claim_command(start_new=True)
+    first = rig.do(claim)
+    assert {job.key: job.started for job in first.jobs} == {"a": False, "b": True, "c": True}
+    assert rig.statuses() == {"a": "ASSIGNED", "b": "RUNNING", "c": "RUNNING"}
+    assert rig.do(claim) == first
+    again = next(job for job in first.jobs if job.key == "a")
+    rig.start(again)
+    assert {job.key: job.started for job in rig.do(claim).jobs} == {"a": True, "b": True, "c": True}
+
+
+@pytest.mark.promise("S2")
+def test_after_a_restore_nothing_is_known_to_be_given_out_never(rig: Rig) -> None:
+    rig.enqueue({"a": [], "b": []})
+    rig.do(c.Restored(actor="ada", incarnation="another", granted=40))
+    rig.do(c.SetCrew(status=CrewStatus.RUNNING))
+    rig.register()
+    assert [(job.epoch > 40, job.started) for job in rig.claim(start_new=True)] == [(True, False)] * 2
+
+
 def test_what_a_claim_has_started_cannot_be_started_by_another_process(rig: Rig) -> None:
     rig.register()
     rig.enqueue({"a": []})

@@ -40,9 +40,9 @@ def build(ctx: muster.TaskContext, name: str) -> list[str]:
     return [ctx.step("one", note, "one"), ctx.step("two", note, "two"), ctx.step("three", last, name)]
 
 @app.task(retries=0)
-def fatal(ctx: muster.TaskContext, n: int) -> int:
+def fatal(ctx: muster.TaskContext, n: int, at: int = 2) -> int:
     note(n)
-    if n == 2:
+    if n == at:
         os._exit(9)
     return n
 
@@ -75,7 +75,7 @@ def task_of(app: muster.App, name: str, **options: object) -> muster.AppTask[...
     else:
 
         @app.task(name="fatal", **options)
-        def fatal(n: int) -> int:
+        def fatal(n: int, at: int = 2) -> int:
             raise AssertionError
 
         made[name] = fatal
@@ -103,11 +103,14 @@ def test_steps_that_are_done_are_not_run_again_after_kill_9(tmp_path: Path, batc
     assert handle.task().retries == 0, "a kill from outside spends none of its tries"
 
 
-def test_a_task_that_ends_its_process_fails_alone(tmp_path: Path):
+@pytest.mark.parametrize(("number", "at"), [(5, 2), (40, 27)])
+def test_a_task_that_ends_its_process_fails_alone(tmp_path: Path, number: int, at: int):
     """Its neighbours in a batch are run; only they are not lost with it again and again."""
     (tmp_path / "muster.toml").write_text('[task]\nlosses = 3\n[task.backoff]\nfirst = "10ms"\n')
-    fatal = task_of(muster.App("reports", project=tmp_path), "fatal", retries=0)
-    handles = [fatal.enqueue(n) for n in range(5)]
+    app = muster.App("reports", project=tmp_path)
+    fatal = task_of(app, "fatal", retries=0)
+    handles = app.enqueue([fatal.call(n, at) for n in range(number)])
+    others = [handle for handle in handles if handle is not handles[at]]
     process = start(tmp_path, "end", 5)
     try:
 
@@ -115,18 +118,22 @@ def test_a_task_that_ends_its_process_fails_alone(tmp_path: Path):
             nonlocal process
             if process.poll() is not None:
                 process = start(tmp_path, "end", 5)
-            return all(str(n) in done(handles) for n in (0, 1, 3, 4)) and failed(handles[2])
+            return failed(handles[at]) and all(handle.task().status == "COMPLETED" for handle in others)
 
         until(settled, "all have ended")
     finally:
         process.terminate()
         process.wait(PATIENCE_S)
-    assert handles[2].task().losses == 3
-    assert all(handle.task().losses <= 1 for handle in handles if handle is not handles[2])
+    assert handles[at].task().losses == 3
+    assert all(handle.task().losses <= 1 for handle in others)
+    if number > 5:
+        assert sum(started_with_claim(handle) for handle in others) > number / 4, "batches of quick ones"
 
 
-def done(handles: list[muster.Handle[object]]) -> set[str]:
-    return {str(n) for n, handle in enumerate(handles) if handle.task().status == "COMPLETED"}
+def started_with_claim(handle: muster.Handle[object]) -> bool:
+    """In one commit: nothing was noted in between."""
+    numbers = {event.event: event.id for event in handle.events()}
+    return numbers["started"] == numbers["claimed"] + 1
 
 
 def failed(handle: muster.Handle[object]) -> bool:

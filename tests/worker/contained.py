@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ class Rig:
         agent = CommandAgent(AgentConfig("sh", ("sh", "-c", script), prompt="none", limits=Limits(**limits)))
         around = worker_context(self.root, agents={"sh": agent})
         job = claimed_job("sh", task_id=self.task_id)
-        with Orders() as orders:
+        with closing(Orders()) as orders:
             crew: Any = self.crew
             timer = threading.Timer(order_s or 0, orders.give, (Order.STOP,))
             if order_s is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from muster.worker.worker import Worker
 
 def test_a_notice_is_a_file_that_every_attempt_knows(tmp_path):
     crew: Any = None
-    with Orders() as orders:
+    with closing(Orders()) as orders:
         runner = Runner(crew, worker_context(tmp_path), claimed_job("shell"), orders)
         path = Path(runner._environment("token", Folder(tmp_path), None)["MUSTER_NOTICE"])
         path.parent.mkdir(parents=True)
@@ -36,7 +37,7 @@ def test_a_heartbeats_answer_brings_the_notice(tmp_path):
     process = ProcessId(1, 1)
     options = {"hostname": "h", "boot_id": "b", "process": process, "slots": 1, "general": (), "offers": {}}
     worker = Worker(unused, worker_context(tmp_path), unused, orphan_grace_s=1, **options)
-    with Orders() as orders:
+    with closing(Orders()) as orders:
         worker._held[7, 1] = orders
         order = AttemptOrder(task_id=7, epoch=1, current=True, notice="hurry")
         pending = worker._obey(HeartbeatAnswer(known=True, drain=False, attempts=(order,)), 0.0)

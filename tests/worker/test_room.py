@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,7 @@ def test_an_attempt_whose_folder_cannot_be_written_goes_back_at_no_cost(tmp_path
     around = worker_context(tmp_path, agents={"sh": shell()}, room=Room(attempts))
     listening = Deaf()
     crew: Any = listening
-    with Orders() as orders:
+    with closing(Orders()) as orders:
         Runner(crew, around, claimed_job("sh"), orders).run()
     (word,) = listening.reports
     assert isinstance(word, c.Release) and not word.undone, word
@@ -164,7 +165,7 @@ def test_a_disk_that_fills_once_a_task_is_claimed_costs_it_nothing(small_attempt
     )
     listening = Deaf()
     crew: Any = listening
-    with Orders() as orders:
+    with closing(Orders()) as orders:
         Runner(crew, around, claimed_job("sh"), orders).run()
     assert isinstance(listening.reports[-1], c.Release), listening.reports
     assert FULL in listening.reports[-1].reason and FULL in around.room.missing()

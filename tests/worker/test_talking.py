@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def run(root: Path, prompt: str, *, stop: bool = False, timeout_s: float = 60.0)
             time.sleep(0.01)
         orders.give(Order.STOP)
 
-    with Orders() as orders:
+    with closing(Orders()) as orders:
         if stop:
             threading.Thread(target=stop_it, daemon=True).start()
         Runner(crew, around, job, orders).run()

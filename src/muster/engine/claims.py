@@ -138,14 +138,15 @@ class Claims:
         return lease_s * 1000 if lease_s else self._policy.lease_ms(agent, worker.hostname)
 
     def _grant(self, view: View, command: c.Claim, task: Task, agent: str, lease_ms: int) -> Attempt:
+        base = view.incarnation.base
         grant = c.Grant(
             task_id=task.id,
             worker_id=command.worker_id,
             agent=agent,
             request_id=command.request_id,
             lease_ms=lease_ms,
-            start=command.start,
-            base=view.incarnation.base,
+            start=command.start or (command.start_new and not max(task.epoch, base)),
+            base=base,
         )
         view.run(task.id, grant)
         attempt = view.attempt(task.id)
@@ -197,6 +198,7 @@ class Claims:
                     else {},
                     has_secrets=bool(text.has_secrets),
                     lease_s=attempt.lease_ms / 1000,
+                    started=attempt.started_at_ms is not None,
                 )
             )
         return tuple(jobs)

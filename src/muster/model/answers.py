@@ -88,6 +88,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     lease_s: float | None = None
     """How long its holder is trusted since it was heard last, whatever it was told as it registered, perhaps by a
     server with other settings.  None: as it was told."""
+    started: bool = False
+    """With its claim, or before this answer was repeated."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

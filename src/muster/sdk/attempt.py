@@ -6,7 +6,6 @@ import ctypes
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
@@ -48,9 +47,8 @@ class Attempting:
         self._orders = orders
         self._report = report
         self._deadline_s = time.monotonic() + job.timeout_s
-        self._names: Counter[str] = Counter()
+        self._names: dict[str, int] = {}
         self._told: tuple[object, ...] = ()
-        self._saving = threading.Lock()
         self._saved = _read(job.checkpoint) if job.checkpoint is not None else Saved()
         self._over = False
         """The owner has refused what we said: the task is somebody else's."""
@@ -139,8 +137,7 @@ class Attempting:
         """Steps of one name are told apart by their order.  Raises BadInput."""
         if "\0" in name:
             raise BadInput(f"step {name!r} holds a NUL character; it was not run", "another name")
-        self._names[name] += 1
-        number = self._names[name]
+        number = self._names[name] = self._names.get(name, 0) + 1
         return name if number == 1 else f"{name}#{number}"
 
     def known(self, name: str, kind: Any) -> tuple[bool, Any]:
@@ -166,6 +163,12 @@ class Attempting:
         text = encode(state, "the checkpoint")
         with self._saving:
             self._save(Saved(steps=self._saved.steps, state=(msgspec.Raw(text.encode()),)))
+
+    @property
+    def _saving(self) -> threading.Lock:
+        """Made for the first who saves: most functions never do."""
+        made: threading.Lock = self.__dict__.setdefault("_saving_lock", threading.Lock())
+        return made
 
     def _save(self, saved: Saved) -> None:
         data = msgspec.json.encode(saved)

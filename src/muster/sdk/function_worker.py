@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
@@ -18,6 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.client.crew import HttpCrew
+from muster.hosts.forked_child import keep_from_children
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.commands.base import LOG_CHUNK_BYTES_MAX, RESULT_BYTES_MAX
@@ -84,7 +84,8 @@ class FunctionWorker(Holder):
         batch: int = 1,
         orphan_grace_s: float,
     ) -> None:
-        self._pid = os.getpid()
+        self._forked = False
+        keep_from_children(self, FunctionWorker._leave_to_parent)
         threads = registration.slots
         registration = replace(registration, slots=threads * batch)
         super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s, threads=threads)
@@ -152,7 +153,7 @@ class FunctionWorker(Holder):
         return sent_s
 
     def _in_time(self, command: c.Claim, claimed: Claimed, sent_s: float) -> Claimed:
-        if not (command.start and claimed.jobs):
+        if not ((command.start or command.start_new) and claimed.jobs):
             return claimed
         if boot_s() - sent_s <= min(job.lease_s or self.lease_s for job in claimed.jobs):
             return claimed
@@ -166,8 +167,7 @@ class FunctionWorker(Holder):
         self._die()
 
     def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
-        with contextlib.ExitStack() as held:
-            orders = [held.enter_context(self._holding(job)) for job in jobs]
+        with self._holding(jobs) as orders:
             given = list(zip(jobs, orders, strict=True))
             if self._batch == 1:
                 ((job, order),) = given
@@ -185,31 +185,46 @@ class FunctionWorker(Holder):
         """What was given out before may have ended its process: each of these starts alone.
 
         Of fresh ones as many start in one commit as have run within GATHER_S before, in this thread's batch
-        before this one too, twice as many at most.
+        before this one too, twice as many at most; where that is a whole batch, with their claim.
         """
-        many: int = getattr(self._paces, "many", 1)
+        many = self._many
+        given.sort(key=lambda one: not one[0].started)  # what might end this process comes after them
         while given:
             if (order := given[0][1].given) is not None:
                 job, _ = given.pop(0)
                 if order is Order.STOP:
                     ends.add([c.Release(**_named(job), reason="it was asked to stop before it began")])
                 continue
-            alone = given[0][0].epoch > 1
-            fresh = next((at for at, (job, _) in enumerate(given) if job.epoch > 1), len(given))
-            chunk = given[: 1 if alone else min(many, fresh)]
+            chunk = given[: _startable([job for job, _ in given], many)]
             del given[: len(chunk)]
-            starts = [c.Start(**_named(job), token_hash=self._token_hash) for job, _ in chunk]
-            with ends.lock:
-                said = self._say([*ends.take(), *starts])[-len(starts) :]
+            refused = self._start([job for job, _ in chunk if not job.started], ends)
             begun_s = time.monotonic()
-            for (job, orders), started in zip(chunk, said, strict=True):
-                if isinstance(started, Conflict):
+            for job, orders in chunk:
+                if (job.task_id, job.epoch) in refused:
                     self._gone(job)
                 else:
                     ends.add(self._attempt(job, orders))
             took_s = time.monotonic() - begun_s
             many = min(2 * many, self._batch) if took_s < GATHER_S / 2 else max(1, many // 2)
             self._paces.many = many
+
+    @property
+    def _many(self) -> int:
+        many: int = getattr(self._paces, "many", 1)
+        return many
+
+    def _start(self, jobs: list[ClaimedJob], ends: _Ends) -> set[tuple[int, int]]:
+        """Tells the ends of those before as well; returns what has been refused."""
+        if not jobs:
+            return set()
+        starts = [c.Start(**_named(job), token_hash=self._token_hash) for job in jobs]
+        with ends.lock:
+            said = self._say([*ends.take(), *starts])[-len(starts) :]
+        return {
+            (job.task_id, job.epoch)
+            for job, answer in zip(jobs, said, strict=True)
+            if isinstance(answer, Conflict)
+        }
 
     def _tell_ends(self) -> None:
         """While an attempt goes on, those of its batch that ended before it."""
@@ -223,6 +238,7 @@ class FunctionWorker(Holder):
         """Tells the ends of attempts; `then` is claimed with the last of them."""
         sent_s = 0.0
         if not self._draining.is_set() and said and isinstance(said[-1], c.Finish):
+            then = replace(then, start_new=1 < self._batch <= self._many)
             said[-1] = replace(said[-1], then=then)
             sent_s = self._first_sent_s(then)
         answers = self._say(said)
@@ -294,7 +310,11 @@ class FunctionWorker(Holder):
         given = [TaskContext(attempt), *args] if task.takes_context else args
         before = CURRENT.set(attempt)
         try:
-            return _interruptible(lambda: task.function(*given, **kwargs), attempt)
+            attempt.begin(threading.get_ident())
+            try:
+                return task.function(*given, **kwargs)
+            finally:
+                _settle(attempt)
         finally:
             CURRENT.reset(before)
 
@@ -328,9 +348,12 @@ class FunctionWorker(Holder):
             attempt.raise_if_stopped()  # it was cancelled for that
             raise
 
+    def _leave_to_parent(self) -> None:
+        self._forked = True
+
     def _end_if_forked(self, attempt: Attempting) -> None:
         """A child of the function that comes back to us has no thread of ours, and speaks for nobody."""
-        if os.getpid() != self._pid:
+        if self._forked:
             log.error("task %s has ended in a process that it forked: that one ends", attempt.job.key)
             os._exit(BROKEN)
 
@@ -393,16 +416,16 @@ class FunctionWorker(Holder):
         self._told([c.ProcessesExited(task_id=command.task_id, epoch=command.epoch, proof=command.proof)])
 
 
-def _interruptible(function: Callable[[], object], attempt: Attempting) -> object:
-    """An interrupt that comes when `function` has ended already is swallowed here."""
-    attempt.begin(threading.get_ident())
-    try:
-        return function()
-    finally:
-        _settle(attempt)
+def _startable(jobs: Sequence[ClaimedJob], many: int) -> int:
+    """How many of the first may go on at once: those that have started, or so `many` fresh ones, or one."""
+    if jobs[0].started:
+        return next((at for at, job in enumerate(jobs) if not job.started), len(jobs))
+    fresh = next((at for at, job in enumerate(jobs) if job.epoch > 1), len(jobs))
+    return max(1, min(many, fresh))
 
 
 def _settle(attempt: Attempting) -> None:
+    """An interrupt that comes when the function has ended already is swallowed here."""
     while True:
         try:
             attempt.end()

@@ -23,6 +23,8 @@ _LOCK = threading.RLock()
 
 def encode(value: object, what: str) -> str:
     """JSON.  Raises BadInput where `value` cannot be written so."""
+    if value is None:
+        return "null"
     try:
         with _LOCK:
             text = msgspec.json.encode(value, enc_hook=_to_plain).decode()

@@ -19,7 +19,7 @@ from muster.model.answers import Claimed, ClaimedJob, HeartbeatAnswer
 from muster.model.errors import Conflict, MusterError, NotAllowed, StoreFault, Unavailable
 from muster.ports.crew import Crew
 from muster.ports.runtime import Chance
-from muster.worker.lease_guard import LOOK_S, LeaseGuard, boot_s, margin_s
+from muster.worker.lease_guard import LOOK_S, NEVER_FROZEN, LeaseGuard, boot_s, margin_s
 from muster.worker.orders import Order, Orders
 from muster.worker.room import ROOM_LOOK_S
 
@@ -139,18 +139,22 @@ class Holder:
         return threading.Thread(target=minded, name=name, daemon=True)
 
     @contextlib.contextmanager
-    def _holding(self, job: ClaimedJob) -> Iterator[Orders]:
-        """Its lease is kept alive, and what is ordered is heard."""
-        key = (job.task_id, job.epoch)
-        lease_s = None if self._lease_s is None else job.lease_s or self._lease_s
-        with Orders(LeaseGuard(lease_s), job.proof) as orders:
+    def _holding(self, jobs: Sequence[ClaimedJob]) -> Iterator[list[Orders]]:
+        """Their leases are kept alive, and what is ordered is heard."""
+        made = {(job.task_id, job.epoch): Orders(self._guarded(job), job.proof) for job in jobs}
+        with self._lock:
+            self._held |= made
+        try:
+            yield list(made.values())
+        finally:
             with self._lock:
-                self._held[key] = orders
-            try:
-                yield orders
-            finally:
-                with self._lock:
+                for key in made:
                     del self._held[key]
+            for orders in made.values():
+                orders.close()
+
+    def _guarded(self, job: ClaimedJob) -> LeaseGuard:
+        return NEVER_FROZEN if self._lease_s is None else LeaseGuard(job.lease_s or self._lease_s)
 
     def _busy(self) -> bool:
         with self._lock:

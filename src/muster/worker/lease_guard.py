@@ -52,6 +52,9 @@ class LeaseGuard:
 
     @contextlib.contextmanager
     def guarding(self, process: RunningProcess) -> Iterator[None]:
+        if self.lease_s is None:
+            yield
+            return
         with self._lock:
             self._process = process
         self.look()
@@ -86,3 +89,7 @@ class LeaseGuard:
                 log.warning("process %d stands still: its lease could not be renewed", self._process.pid)
                 self._frozen_at_s = time.monotonic()
                 self._process.freeze()
+
+
+NEVER_FROZEN = LeaseGuard()
+"""For all attempts of a host that has the store: it keeps nothing of any of them."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from enum import Enum
-from typing import Self
 
-from muster.worker.lease_guard import LeaseGuard
+from muster.worker.lease_guard import NEVER_FROZEN, LeaseGuard
+
+_LOCK = threading.Lock()
+"""Of all orders: they are few, and each attempt would have to make one."""
 
 
 class Order(Enum):
@@ -21,10 +23,9 @@ class Orders:
     """The newest order, and a file descriptor that wakes whoever waits for the process."""
 
     def __init__(self, lease_guard: LeaseGuard | None = None, proof: str = "") -> None:
-        self.lease_guard = lease_guard or LeaseGuard()
+        self.lease_guard = lease_guard or NEVER_FROZEN
         self.proof = proof
         """Of the attempt's grant; goes with each heartbeat."""
-        self._lock = threading.Lock()
         self._order: Order | None = None
         self.notice = ""
         """What the agent is to be told; the runner writes it down, so that no disk holds up the heartbeat."""
@@ -32,11 +33,8 @@ class Orders:
         """Made for the first who waits: a function's attempt has no process."""
         self._over = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
+    def close(self) -> None:
+        with _LOCK:
             self._over = True
             for fd in self._fds or ():
                 os.close(fd)
@@ -44,7 +42,7 @@ class Orders:
 
     @property
     def wake_fd(self) -> int:
-        with self._lock:
+        with _LOCK:
             if self._fds is None:
                 self._fds = os.pipe()
                 os.set_blocking(self._fds[1], False)
@@ -58,7 +56,7 @@ class Orders:
 
     def give(self, order: Order) -> None:
         """An order to abandon is never taken back."""
-        with self._lock:
+        with _LOCK:
             if self._over or self._order in (order, Order.ABANDON):
                 return
             self._order = order

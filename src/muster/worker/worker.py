@@ -89,7 +89,7 @@ class Worker(Holder):
     def _run_jobs(self, jobs: Sequence[ClaimedJob], then: c.Claim) -> Claimed | None:
         (job,) = jobs
         ref = f"{job.plan}/{job.key}"
-        with self._holding(job) as orders, about(task=ref, attempt=job.epoch), _span_of(job, ref):
+        with self._holding([job]) as (orders,), about(task=ref, attempt=job.epoch), _span_of(job, ref):
             log.info("attempt %s#%s of %s begins", job.task_id, job.epoch, job.agent)
             return Runner(
                 self._crew,

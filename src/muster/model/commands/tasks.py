@@ -61,6 +61,8 @@ class Claim(Command, frozen=True, kw_only=True):
     start: bool = False
     """The worker itself is the process that does the work: what it is given starts in the same transaction.
     An answer that comes a lease time after the request is given back: another worker may have the task."""
+    start_new: bool = False
+    """As `start`, for what has never been given out before; the rest is to start alone, by a Start of its own."""
 
 
 class Take(Command, frozen=True, kw_only=True):
