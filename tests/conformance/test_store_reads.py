@@ -210,9 +210,11 @@ def test_completions_are_followed_by_a_cursor(subject: Subject) -> None:
     def done(task_id: int, seq: int) -> Any:
         return make_event(task_id, seq, previous_status=T.RUNNING, new_status=T.COMPLETED)
 
-    subject.add(new_task(1, "a"), new_task(2, "b"), new_task(3), new_task(4, "x", plan_id=2))
+    there: Any = {"from_file": True}
+    others = new_task(3, **there), new_task(4, "x", plan_id=2, **there), new_task(5, "by-hand")
+    subject.add(new_task(1, "a", **there), new_task(2, "b", **there), *others)
     ticked_already = make_event(2, 1, new_status=T.COMPLETED)
-    subject.write(events=[ticked_already, make_event(1, 1), done(1, 2), done(3, 1), done(4, 1)])
+    subject.write(events=[ticked_already, make_event(1, 1), done(1, 2), done(3, 1), done(4, 1), done(5, 1)])
     ((cursor, *found),) = subject.read("completions", PLAN_ID, 0)
     assert found == ["a", True]
     assert subject.read("completions", PLAN_ID, cursor) == []
@@ -227,6 +229,13 @@ def test_completions_are_followed_by_a_cursor(subject: Subject) -> None:
     away = make_event(1, 3, previous_status=T.COMPLETED, new_status=T.ARCHIVED)
     subject.write(events=[anew, away])
     assert [row[1:] for row in subject.read("completed_since", newer)] == [(PLAN_ID, "b", False)]
+    last = subject.read("last_event_id")
+    subject.tx("put_in_file", [5])
+    subject.write(
+        events=[make_event(5, 2, event="joined", previous_status=T.COMPLETED, new_status=T.COMPLETED)]
+    )
+    ((_, *found),) = subject.read("completed_since", last)
+    assert (found, subject.tx("kept_task", 5).from_file) == ([PLAN_ID, "by-hand", True], True)
 
 
 def test_plans_are_counted_by_status_also_when_empty(subject: Subject) -> None:

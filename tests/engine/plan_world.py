@@ -12,7 +12,8 @@ from msgspec import convert, to_builtins
 
 from muster.engine.batch import drive
 from muster.engine.moved_boxes import OtherFiles
-from muster.engine.services.plan_syncer import FileRules, PlanSyncer
+from muster.engine.services.plan_looks import FileRules
+from muster.engine.services.plan_syncer import PlanSyncer
 from muster.engine.services.ticker import Ticker
 from muster.model.edits import OF_THE_FILE, UpdatePlan
 from muster.model.errors import BadPlan

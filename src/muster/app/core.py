@@ -37,8 +37,9 @@ from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
 from muster.engine.services.mirror import Mirror
 from muster.engine.services.notifier import Notifier
+from muster.engine.services.plan_looks import FileRules
 from muster.engine.services.plan_standing import standing, synced
-from muster.engine.services.plan_syncer import FileRules, PlanSyncer
+from muster.engine.services.plan_syncer import PlanSyncer
 from muster.engine.services.reaper import Reaper, own_stall_ms
 from muster.engine.services.reconciler import Reconciler
 from muster.engine.services.recovery_watch import RecoveryWatch

@@ -30,7 +30,7 @@ from muster.engine.leader import lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
-from muster.engine.plan_files import set_sync, set_ticked
+from muster.engine.plan_files import join_file, set_sync, set_ticked
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
@@ -49,7 +49,7 @@ from muster.model.edits import CancelPlan, EditTask, UpdatePlan
 from muster.model.errors import Conflict, Contended, MusterError, NotFound, StoreRewound
 from muster.model.events import COORDINATOR
 from muster.model.machine import TASK_COMMANDS
-from muster.model.plan_sync import SetSync, TakeTicks
+from muster.model.plan_sync import JoinFile, SetSync, TakeTicks
 from muster.model.rows import Plan
 from muster.model.runs import NoteRun
 from muster.model.seals import Grants
@@ -171,6 +171,7 @@ class Engine:
             CancelPlan: self._plan_updater.cancel,
             c.SetTicked: set_ticked,
             SetSync: set_sync,
+            JoinFile: join_file,
             TakeTicks: self._enqueuer.enqueue,
             c.PausePlan: self._plans.pause,
             c.MovePlan: self._plans.move,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from muster.model import commands as c
 from muster.model.edits import EditTask, UpdatePlan
 from muster.model.machine import TASK_COMMANDS
-from muster.model.plan_sync import SetSync
+from muster.model.plan_sync import JoinFile, SetSync
 from muster.model.rows import WorkerRow
 from muster.ports.locks import (
     AUDIT,
@@ -67,6 +67,7 @@ NAMES: dict[type[c.Command], frozenset[str]] = {
     c.GatherMessages: frozenset({WEBHOOKS}),
     c.SetTicked: frozenset({PLAN_FILES}),
     SetSync: frozenset({PLAN_FILES}),
+    JoinFile: frozenset({PLAN_FILES}),
     c.AddSeal: frozenset({AUDIT}),
     c.PruneEvents: frozenset({AUDIT}),
     c.Register: frozenset({CREW}),

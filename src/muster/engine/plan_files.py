@@ -11,8 +11,8 @@ from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Done
 from muster.model.edited_elsewhere import noted, without_agreed
-from muster.model.edits import KeptTask, task_fields_of
-from muster.model.plan_sync import SetSync
+from muster.model.edits import KeptTask, RenameBox, task_fields_of
+from muster.model.plan_sync import JoinFile, SetSync
 
 
 async def set_ticked(view: View, command: c.SetTicked) -> Done:
@@ -36,6 +36,16 @@ async def forget_edited(view: View, plan_id: int, keys: Collection[str]) -> None
     if left := state.edited.keys() & keys:
         edited = {key: fields for key, fields in state.edited.items() if key not in left}
         await view.tx.set_sync_state(plan_id, replace(state, edited=edited))
+
+
+async def join_file(view: View, command: JoinFile) -> Done:
+    """Its box is ticked from now on, and may take it out."""
+    await view.load(command.task_ids)
+    boxes = {number: kept.box for number in command.task_ids if (kept := await view.tx.kept_task(number))}
+    for number, box in boxes.items():
+        view.run(number, RenameBox(task_id=number, actor=command.actor, was="", box=box))
+    await view.tx.put_in_file(boxes)
+    return Done()
 
 
 async def set_sync(view: View, command: SetSync) -> Done:

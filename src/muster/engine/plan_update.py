@@ -13,7 +13,7 @@ from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
 from muster.engine.new_names import refuse_unfit_tags
-from muster.engine.plan_files import forget_edited, note_edited
+from muster.engine.plan_files import forget_edited, join_file, note_edited
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -44,6 +44,7 @@ from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
 from muster.model.moves.decision import refuse_changed
 from muster.model.people import ATTEMPT
+from muster.model.plan_sync import JoinFile
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, FailedDependency
 from muster.model.task import Now, Task, TaskFields
@@ -138,7 +139,7 @@ class PlanUpdater:
         boxes = {one.box: kept[one.key].id for one in renamed}
         taken = {task.box for task in tasks} | {spec.key or "" for spec in command.tasks}
         for task in tasks:
-            found = identity.tasks.get(task.box)
+            found = identity.tasks.get(task.box) if task.from_file else None
             if found is not None and found.id != task.id and task.id not in boxes.values():
                 # Another task's box has its name now.
                 name = free_name(task.box, taken)
@@ -149,6 +150,8 @@ class PlanUpdater:
         for one in renamed:
             task_id = kept[one.key].id
             view.run(task_id, RenameBox(task_id=task_id, actor=command.actor, was=one.was, box=one.box))
+        if joined := tuple(task.id for task in identity.joined):
+            await join_file(view, JoinFile(task_ids=joined, actor=command.actor))
         return _Known(known, kept, identity, boxes, other, plan.id)
 
     async def _note_boxes(self, view: View, known: _Known, added: Enqueued) -> None:

@@ -88,7 +88,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     error: str = ""
     pinned_agent: str | None = None
     from_file: bool = False
-    """It came with a plan file, so the file may take it out again."""
+    """It has, or had, a box in a plan file, which may take it out again."""
     created_at_ms: int
     dependencies: tuple[tuple[int, str, bool], ...] = ()
     """(number, key or number, whether it is done) of what it waits for."""

@@ -42,6 +42,11 @@ class Identity(NamedTuple):
     renamed: tuple[Renamed, ...]
     doubts: tuple[Doubt, ...]
 
+    @property
+    def joined(self) -> tuple[KeptTask, ...]:
+        """Those that were added in other ways, and have a box by now."""
+        return tuple(task for task in self.tasks.values() if not task.from_file)
+
 
 NOTHING_KNOWN = Identity({}, (), ())
 
@@ -53,11 +58,13 @@ def asked(doubts: Sequence[Doubt]) -> tuple[str, str]:
         names = [f"{one.box} ({one.title!r}, {one.status})" for one in doubt.may_be]
         told.append(f"{doubt.box} ({doubt.title!r}) may be {' or '.join(names)}")
     first = doubts[0]
-    one = f"--same {shlex.quote(f'{first.may_be[0].box}={first.box}')}"
+    name = first.may_be[0].box
+    same, new = f"--same {shlex.quote(f'{name}={first.box}')}", f"--new-task {shlex.quote(first.box)}"
+    ids = "; with an {#id} a box is known through every edit (muster plan ids --write)"
     return (
-        "\n".join(["these boxes may be tasks that are called otherwise now; nothing was changed", *told]),
-        f"{one} if it is that task, --new-task {shlex.quote(first.box)} if it is new work; "
-        "with an {#id} a box is known through every edit (muster plan ids --write)",
+        "\n".join(["these boxes may be tasks that are there already; nothing was changed", *told]),
+        f"muster plan add FILE {same} if it is that task, or {new} if it is new work"
+        f"{'' if name == first.box else ids}",
     )
 
 
@@ -99,7 +106,8 @@ class _Search:
         self._specs = {spec.key or "": spec for spec in command.tasks}
         self._kept = kept
         self._by_key = {task.key: task for task in kept}
-        self._by_box = {task.box: task for task in kept}
+        # What never had a box leaves its key to one that has.
+        self._by_box = {task.box: task for task in sorted(kept, key=lambda task: task.from_file)}
         self._by_id = {task.id: task for task in kept}
         self._former = former
         self._same = command.same
@@ -161,14 +169,26 @@ class _Search:
                 self._pair(box, task)
         self._renumbered()
         twins = self._twins()
-        for box in self._specs:
+        for box, spec in self._specs.items():
             task = self._by_box.get(box)
-            if task and not task.gone:
+            if task and not task.gone and self._may_join(spec, task):
                 self._pair_free(box, task, twins)
         for box in self._specs:
             task = self._by_id.get(self._former.get(box, 0)) or self._by_key.get(box)
-            if task and not task.gone and box not in self._other and _agrees(self._specs[box], task):
+            if task is None or task.gone or {box} & (self._other | self._doubts.keys()):
+                continue
+            if _agrees(self._specs[box], task):
                 self._pair_free(box, task, twins)  # a name that it had before, in a file that was put back
+
+    def _may_join(self, spec: Spec, task: KeptTask) -> bool:
+        """A task that never had a box: one that has its key by chance is no box of it."""
+        box = spec.key or ""
+        words = plain_words(spec.title), plain_words(task.title)
+        if task.from_file or box in self._found or likeness(*words) >= LIKE:
+            return True
+        if box not in self._other:
+            self._doubt(spec, [task])
+        return False
 
     def _pair_free(self, box: str, task: KeptTask, twins: Collection[str] = ()) -> None:
         if box not in self._found and box not in twins and not self._is_found(task):
@@ -202,7 +222,7 @@ class _Search:
             in_file.setdefault(_plain(box, spec.title), []).append(spec)
         before: dict[str, list[KeptTask]] = {}
         for task in self._kept:
-            if not task.gone and not self._is_found(task):
+            if task.from_file and not task.gone and not self._is_found(task):
                 before.setdefault(_plain(task.box, task.title), []).append(task)
         twins = set[str]()
         for name, tasks in before.items():

@@ -118,6 +118,13 @@ class SetSync(Command, frozen=True, kw_only=True):
     """What the file says by now as its tasks do; what else was edited is kept as it is."""
 
 
+class JoinFile(Command, frozen=True, kw_only=True):
+    """The file of a plan has a box by now for each of these tasks, which were added in other ways."""
+
+    task_ids: tuple[Id, ...]
+    actor: Name = THE_FILE
+
+
 class PlanSynced(Answer, frozen=True, kw_only=True):
     """How a plan and its file stand to each other."""
 
@@ -259,7 +266,8 @@ def boxes_differ(boxes: Mapping[str, bool], kept: Iterable[KeptTask]) -> tuple[s
     return tuple(
         task.key
         for task in kept
-        if task.key in boxes
+        if task.from_file
+        and task.key in boxes
         and task.status not in gone
         and boxes[task.key] is not (task.status is TaskStatus.COMPLETED)
     )
@@ -394,7 +402,8 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
     for doubt in facts.doubts:
         names = [one.key for one in doubt.may_be]
         if one.key == doubt.key:
-            return f"it may be {' or '.join(names)}, renamed: muster plan add says how to tell"
+            renamed = "" if doubt.box in names else ", renamed"
+            return f"it may be {' or '.join(names)}{renamed}: muster plan add says how to tell"
         if one.key in names and one.kind is FileChange.REMOVED:
             return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:

@@ -57,6 +57,9 @@ class PlanTx(Protocol):
     async def set_boxes(self, plan_id: int, boxes: Mapping[str, int]) -> None:
         """The boxes of these tasks are called so from now on."""
 
+    async def put_in_file(self, ids: Collection[int]) -> None:
+        """The file of their plan has a box for each of these tasks."""
+
     async def unfinished(
         self, plan_id: int, below: int | None, limit: int, *, ended: bool = False
     ) -> list[int]:
@@ -108,14 +111,14 @@ class PlanReads(Protocol):
         """
 
     async def completions(self, plan_id: int, after_event_id: int) -> list[tuple[int, str, bool]]:
-        """(event, key, True) of each of the plan's tasks completed since `after_event_id`, oldest first; with
-        False where one was opened anew.
+        """(event, key, True) of each of the plan's tasks that its file has, completed since `after_event_id`,
+        oldest first; with False where one was opened anew.
 
         Costs as much as the plan is long.
         """
 
     async def completed_since(self, event_id: int) -> list[tuple[int, int, str, bool]]:
-        """(event, plan, key, as in `completions`) of each task of any plan, oldest first.
+        """(event, plan, key, as in `completions`) of each task that the file of any plan has, oldest first.
 
         Costs as much as there are events since.
         """

@@ -153,6 +153,9 @@ class StoredTx(StoredQueries):
         await self._many("leave_box", [(task_id,) for task_id in boxes.values()])
         await self._many("set_box", self._own((plan_id, key, task_id) for key, task_id in boxes.items()))
 
+    async def put_in_file(self, ids: Collection[int]) -> None:
+        await self._many("put_in_file", [(task_id,) for task_id in ids])
+
     async def set_dependencies(self, child_id: int, parents: Mapping[int, bool]) -> None:
         await self._all("drop_dependencies", child_id)
         rows = ((parent_id, child_id, int(met)) for parent_id, met in parents.items())

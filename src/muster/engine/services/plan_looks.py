@@ -12,7 +12,7 @@ from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
 from muster.model.plan_sync import Difference, Untaken
 from muster.model.rows import Plan
-from muster.model.states import FINAL, HELD
+from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes
 
@@ -63,6 +63,18 @@ class KnownFile:
     """Since when it is not there; infinite once that was told."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class FileRules:
+    """How a plan's file is watched."""
+
+    debounce_s: float = 2.0
+    settle_s: float = 30.0
+    poll_s: float = 2.0
+    """The promise; hints only make it faster."""
+    in_reach: bool = False
+    """Agents work in the folder of the plans' files."""
+
+
 class Compared(NamedTuple):
     seen: PlanBytes
     command: UpdatePlan | None
@@ -78,6 +90,8 @@ class Compared(NamedTuple):
     """As `SyncFacts.both`."""
     agreed: Edited = {}  # noqa: RUF012 a NamedTuple's default; nobody changes it
     """As `SetSync.agreed`."""
+    joined: tuple[KeptTask, ...] = ()
+    """As `Identity.joined`."""
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
 
@@ -91,3 +105,8 @@ class Compared(NamedTuple):
     def whole(self) -> dict[str, KeptTask]:
         """All tasks of the plan; none where only those whose boxes have changed were read."""
         return {key: task for key, task in self.kept.items() if isinstance(task, KeptTask)}
+
+
+def done_of(tasks: Iterable[KeptTask]) -> dict[str, bool]:
+    """Those whose boxes are to be ticked."""
+    return {task.key: True for task in tasks if task.status is TaskStatus.COMPLETED}

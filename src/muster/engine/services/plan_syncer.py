@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,15 @@ from msgspec.structs import replace
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import WorkspaceService
-from muster.engine.services.plan_looks import GONE_S, Compared, KnownFile, file_gone, listed
+from muster.engine.services.plan_looks import (
+    GONE_S,
+    Compared,
+    FileRules,
+    KnownFile,
+    done_of,
+    file_gone,
+    listed,
+)
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
@@ -30,6 +37,7 @@ from muster.model.plan_sync import (
     Difference,
     FileChange,
     FileConflict,
+    JoinFile,
     PlanSynced,
     SetSync,
     SyncFacts,
@@ -48,7 +56,6 @@ from muster.model.plan_sync import (
     too_early,
 )
 from muster.model.rows import Plan
-from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import OPEN_BELOW
 from muster.ports.engine import Execute
@@ -65,18 +72,6 @@ Glance = tuple[Mark | None, bool, str | None]
 """At a file that is not read: its mark, whether only we have changed it, where its checkout stands."""
 PATIENCE = 5
 """So many times the debounce a file may go on changing before it is looked at all the same."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileRules:
-    """How a plan's file is watched."""
-
-    debounce_s: float = 2.0
-    settle_s: float = 30.0
-    poll_s: float = 2.0
-    """The promise; hints only make it faster."""
-    in_reach: bool = False
-    """Agents work in the folder of the plans' files."""
 
 
 class PlanSyncer(WorkspaceService):
@@ -254,6 +249,7 @@ class PlanSyncer(WorkspaceService):
             status = {key: by_key[key].status for key in seen.boxes if key in by_key}
             return Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))
         known, identity, _ = as_known(command, tasks, names)
+        due |= done_of(identity.joined)
         specs = tuple(map(self._policy.filled, known.tasks))
         order = command.order or plan.task_order
         diff = compare(plan.name, specs, by_key, identity.renamed, order=order)
@@ -274,6 +270,7 @@ class PlanSyncer(WorkspaceService):
             beside,
             edited_in_both(diff, edited),
             settled,
+            identity.joined,
         )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -316,6 +313,9 @@ class PlanSyncer(WorkspaceService):
             edited=state.edited,
             groups=groups_told(compared.whole),
         )
+        if compared.joined:
+            ids = tuple(task.id for task in compared.joined)
+            await self._engine.execute(JoinFile(task_ids=ids))
         status = {key: task.status for key, task in kept.items()}
         verdict = judge(found, status, state.conflicts, known.fresh, facts)
         told, waits, refused = await self._apply(plan, compared._replace(found=found), verdict, watched_ms)
@@ -332,6 +332,8 @@ class PlanSyncer(WorkspaceService):
             told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
         if again:
             told.append(f"ticked again: {listed(again)}")
+        if compared.joined:
+            told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
         if told or after != state or compared.agreed:
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
@@ -479,8 +481,7 @@ class PlanSyncer(WorkspaceService):
         plan = await self._named(name)
         async with self._ticker.lock:
             kept = await self._reads.kept_tasks(plan.id)
-            done = {task.key: True for task in kept if task.status is TaskStatus.COMPLETED}
-            self._ticker.again(plan.id, done)
+            self._ticker.again(plan.id, done_of(task for task in kept if task.from_file))
             return await self._ticker.write(plan)
 
     async def differing(self, name: str) -> tuple[str, ...]:

@@ -61,6 +61,8 @@ def _due_ms(task: Task, not_before_ms: int, now: Now) -> int | None:
 
 def rename_box(task: Task, facts: Facts, command: RenameBox, now: Now) -> Decision:
     """In any state: what it is called in its file has nothing to do with its work."""
+    if not command.was:
+        return decided(task, now, "joined", f"its plan's file has a box for it, {command.box}", command.actor)
     said = f"its box is {command.box} now, and was {command.was}"
     return decided(task, now, "renamed", said, command.actor)
 

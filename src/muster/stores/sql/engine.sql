@@ -76,6 +76,9 @@ UPDATE boxes SET current = 0 WHERE task_id = ?1 AND current = 1
 INSERT INTO boxes (plan_id, key, task_id, current, workspace_id) VALUES (?1, ?2, ?3, 1, ?4)
     ON CONFLICT (plan_id, key) DO UPDATE SET task_id = excluded.task_id, current = 1
 
+-- name: put_in_file
+UPDATE tasks SET from_file = 1 WHERE id = ?1
+
 -- name: drop_dependencies
 DELETE FROM dependencies WHERE child_id = ?1
 

@@ -26,6 +26,10 @@ SELECT e.id, e.task_id, coalesce(p.name, ''),
   LEFT JOIN attempts a ON a.task_id = e.task_id AND a.epoch = e.epoch
   LEFT JOIN plans p ON p.id = coalesce(t.plan_id, e.task_id)
 
+-- name: told_to_file
+(((e.new_status = 'COMPLETED') <> (e.previous_status = 'COMPLETED') AND e.new_status <> 'ARCHIVED')
+ OR (e.event = 'joined' AND e.new_status = 'COMPLETED'))
+
 -- name: kepttask_key
 coalesce(t.key, CAST(t.id AS TEXT))
 

@@ -13,19 +13,19 @@ SELECT t.id, p.name, p.source, t.key, $kepttask_box, t.title, t.status
  WHERE t.id = named.task_id AND p.id = t.plan_id AND @mine(p) AND t.status <> 'ARCHIVED'
 
 -- name: completions
--- Also what was opened anew: its box is to be cleared.
+-- Also what was opened anew, whose box is to be cleared, and what was done before it had a box.
 SELECT e.id, t.key, e.new_status = 'COMPLETED'
   FROM events e JOIN tasks t ON t.id = e.task_id
- WHERE @mine(e) AND e.id > ?2 AND t.plan_id = ?1 AND t.key IS NOT NULL
-   AND (e.new_status = 'COMPLETED') <> (e.previous_status = 'COMPLETED') AND e.new_status <> 'ARCHIVED'
+ WHERE @mine(e) AND e.id > ?2 AND t.plan_id = ?1 AND t.from_file = 1 AND t.key IS NOT NULL
+   AND $told_to_file
  ORDER BY e.id
 
 -- name: completed_since
 -- CROSS JOIN: along the events, however many tasks there are.
 SELECT e.id, t.plan_id, t.key, e.new_status = 'COMPLETED'
   FROM events e CROSS JOIN tasks t ON t.id = e.task_id
- WHERE @mine(e) AND e.id > ?1 AND (e.new_status = 'COMPLETED') <> (e.previous_status = 'COMPLETED') AND e.new_status <> 'ARCHIVED'
-   AND t.plan_id IS NOT NULL AND t.key IS NOT NULL
+ WHERE @mine(e) AND e.id > ?1 AND $told_to_file
+   AND t.plan_id IS NOT NULL AND t.from_file = 1 AND t.key IS NOT NULL
  ORDER BY e.id
 
 -- name: happened_since
