@@ -113,6 +113,34 @@ def test_an_edit_of_what_runs_waits_for_its_end(world: World) -> None:
     assert world.rig.views()["a"].title == "Anew"
 
 
+@pytest.mark.promise("S19")
+@pytest.mark.parametrize("readable", [True, False])
+def test_what_is_to_be_done_again_is_done_as_the_file_has_it_now(world: World, readable: bool) -> None:
+    """With the text, and after the tasks, that stand beside its box; in one commit, before anybody claims it."""
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(3)
+    world.write("[x] A {#a}", "[ ] Anew {#a after=new}\n\n  Quite another prompt.", text=None)
+    world.write(text=f"{world.text}- [ ] New {{#new}}\n")
+    world.pass_s(40)
+    assert "as the file has it now" in world.conflicts["a"]
+    if not readable:
+        world.write(text=f"{world.text}- [ ] Twice {{#new}}\n")
+    asyncio.run(world.syncer.decide("p", accept=True, keys=["a"], actor="ada"))
+    view = world.rig.views()["a"]
+    assert view.status == "PENDING"
+    assert (view.title, view.waits_for) == (("Anew", ("new",)) if readable else ("A", ()))
+    if readable:
+        assert world.rig.claim(slots=9)[0].key != "a"
+
+
+def test_a_group_that_has_nothing_below_it_any_more_is_asked_about(rig: Rig, tmp_path: Path) -> None:
+    world = World(rig, tmp_path, "- [ ] Garden {#garden}\n  - [ ] Dig {#dig}\n- [ ] Other {#other}\n")
+    world.write(text="- [ ] Garden {#garden}\n- [ ] Other {#other}\n- [ ] Dig {#dig}\n")
+    world.pass_s(40)
+    assert "is it work of its own?" in world.conflicts["garden"]
+    assert {job.key for job in rig.started(slots=9)} == {"dig", "other"}
+
+
 @pytest.mark.parametrize("done", [True, False])
 def test_a_tick_that_appeared_while_its_task_ran_proves_nothing(world: World, done: bool) -> None:
     job = world.claim("a")

@@ -69,7 +69,7 @@ def _show(found: Json, screen: Screen) -> None:
     for key, kind, *_ in found["untaken"]:
         behind = ", perhaps behind what is asked above" if found["conflicts"] else ""
         yet = (
-            "taken in once its task no longer runs"
+            "taken in once its task no longer runs, unless it is done by then"
             if key in found["running"]
             else f"not taken in yet{behind}"
         )

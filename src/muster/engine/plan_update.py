@@ -18,7 +18,7 @@ from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Enqueued, Moved
-from muster.model.edited_elsewhere import without_edited
+from muster.model.edited_elsewhere import done_again, without_edited
 from muster.model.edits import (
     EDITABLE,
     CancelPlan,
@@ -46,7 +46,7 @@ from muster.model.moves.decision import refuse_changed
 from muster.model.people import ATTEMPT
 from muster.model.plan_sync import JoinFile
 from muster.model.rows import Plan
-from muster.model.states import FINAL, HELD, FailedDependency
+from muster.model.states import FINAL, HELD, FailedDependency, TaskStatus
 from muster.model.task import Now, Task, TaskFields
 from muster.model.wording import counted
 
@@ -180,7 +180,9 @@ class PlanUpdater:
         order = command.order or (plan.task_order if plan else "")
         name = plan.name if plan else command.plan
         whole = compare(name, filled, kept, known.identity.renamed, order=order)
-        diff = whole = without(whole, command.leave)
+        again = [key for key in command.again if key in kept and kept[key].status is TaskStatus.COMPLETED]
+        again.sort(key=lambda key: kept[key].is_group)  # a group ends with what is below it
+        diff = whole = done_again(without(whole, command.leave), again)
         if plan and command.own:
             diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
         elif plan:
@@ -193,7 +195,8 @@ class PlanUpdater:
         ids = known.ids(added)
         specs = {spec.key or "": spec for spec in filled}
         await view.load([task.id for task in kept.values()])
-        done, unproved = await self._restore(view, command, [specs[key] for key in diff.restored], ids)
+        anew = [specs[key] for key in (*diff.restored, *again) if key in specs]
+        done, unproved = await self._restore(view, command, anew, ids)
         for change in diff.changed:
             if not change.kept and view.task(ids[change.key]).status in EDITABLE:
                 fields = _wanted(specs[change.key], kept[change.key], change)

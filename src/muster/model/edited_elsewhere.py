@@ -49,6 +49,13 @@ def without_edited(
     return replace(diff, changed=tuple(changed))
 
 
+def done_again(diff: PlanDiff, keys: Collection[str]) -> PlanDiff:
+    """What is done stays as it is, but for these."""
+    return replace(
+        diff, changed=tuple(replace(one, kept="") if one.key in keys else one for one in diff.changed)
+    )
+
+
 def _own(change: Change, fields: EditedFields, spec: Spec, kept: KeptTask) -> tuple[str, ...]:
     said = task_fields_of(spec, kept.created_at_ms)
     return tuple(name for name in change.fields if _digest(getattr(said, name)) not in fields.get(name, ()))

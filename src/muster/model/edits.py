@@ -318,6 +318,8 @@ class UpdatePlan(c.Enqueue, frozen=True, kw_only=True):
     """Only what the file has changed itself: what was edited elsewhere since stays."""
     vouched: bool = False
     """A person has looked at its boxes: what is ticked is done.  An agent's word for it does not count."""
+    again: frozenset[str] = frozenset()
+    """Keys of tasks that are done, and are to be done again as the file has them now."""
 
 
 class CancelPlan(c.Command, frozen=True, kw_only=True):

@@ -363,6 +363,14 @@ def _edited_told(one: Difference, status: Mapping[str, TaskStatus], facts: SyncF
     )
 
 
+def _emptied_told(one: Difference, facts: SyncFacts) -> str:
+    """Why a group does not become work for an agent because what was below it is gone."""
+    if one.kind is not FileChange.EDITED or one.key not in facts.groups:
+        return ""
+    alone = any(spec.key == one.key and not spec.is_group for spec in facts.specs)
+    return "it was a group, and nothing is below it any more: is it work of its own?" if alone else ""
+
+
 def _stood(task: Namesake) -> str:
     told = f"it stood in {task.source} before, and {task.plan}/{task.key} is {task.status.lower()}"
     if task.status in FINAL:
@@ -407,8 +415,8 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
         if one.key in names and one.kind is FileChange.REMOVED:
             return f"it may be {doubt.box} now: muster plan add says how to tell"
     if one.kind is FileChange.CLEARED:
-        return "its box was cleared, and it is done: is it to be done again?"
-    if why := _edited_told(one, status, facts):
+        return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
+    if why := _edited_told(one, status, facts) or _emptied_told(one, facts):
         return why
     if facts.git:
         return facts.git

@@ -458,15 +458,16 @@ class PlanSyncer(WorkspaceService):
         actor: str,
     ) -> None:
         """Boxes first: what they end, an edit does not open again; a group's after those of its tasks."""
+        again = frozenset(one.key for one in chosen if command and one.kind is FileChange.CLEARED)
         for one in sorted(chosen, key=lambda one: one.key in kept and kept[one.key].is_group):
             if one.kind is FileChange.TICKED:
                 await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=actor))
-            elif one.kind is FileChange.CLEARED:
+            elif one.kind is FileChange.CLEARED and one.key not in again:
                 await self._engine.execute(Retry(task_id=kept[one.key].id, actor=actor))
-        wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES}
+        wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES} | again
         if wanted and command is not None:
             leave = frozenset(one.key for one in found) - wanted
-            await self._engine.execute(replace(command, leave=leave, vouched=True, own=True))
+            await self._engine.execute(replace(command, leave=leave, vouched=True, own=True, again=again))
 
     async def untaken(self, name: str) -> Untaken:
         """Raises NotFound, BadPlan."""
