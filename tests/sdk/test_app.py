@@ -17,6 +17,8 @@ import pytest
 import muster
 from muster.model.errors import BadInput, Conflict, WaitTimeout
 from muster.model.states import ErrorKind, TaskStatus
+from muster.sdk import function_worker
+from muster.worker.lease_guard import boot_s
 from patience import PATIENCE_S, until
 
 
@@ -359,6 +361,53 @@ def test_the_end_of_one_is_told_while_another_of_its_batch_goes_on(app: muster.A
         assert last.task().status is TaskStatus.RUNNING
         go_on.set()
         last.result(PATIENCE_S)
+
+
+@pytest.mark.promise("L5")
+def test_what_waits_for_its_turn_is_not_begun_once_its_lease_may_be_over(
+    app: muster.App, monkeypatch: pytest.MonkeyPatch
+):
+    """As when its process was stopped, and somebody else has done it since."""
+    ran: list[tuple[int, int]] = []
+    slept_s = [0.0]
+    monkeypatch.setattr(function_worker, "boot_s", lambda: boot_s() + slept_s[0])
+
+    @app.task
+    def note(ctx: muster.TaskContext, n: int) -> None:
+        ran.append((n, ctx.attempt))
+        if n == 60 and ctx.attempt == 1:
+            slept_s[0] = 3600.0
+
+    handles = app.enqueue([note.call(n) for n in range(64)])
+    with app.running(batch=4):
+        for handle in handles:
+            handle.result(PATIENCE_S)
+    assert ran[:61] == [(n, 1) for n in range(61)], "quick ones start with their claim"
+    assert sorted(ran[61:]) == [(61, 2), (62, 2), (63, 2)]
+    assert not any(handle.task().retries or handle.task().losses for handle in handles)
+
+
+def test_a_function_that_stops_by_itself_has_failed(app: muster.App):
+    """Given back, it would begin again at once, for ever."""
+    ran: list[int] = []
+
+    @app.task(retries=0)
+    def give_up() -> None:
+        ran.append(1)
+        raise muster.TaskStopped("enough")
+
+    with app.running(), pytest.raises(muster.TaskFailed, match="TaskStopped: enough"):
+        give_up.enqueue().result(PATIENCE_S)
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(("concurrency", "batch"), [(0, 1), (1, 0), (20, 100), (1, -1)])
+def test_what_a_worker_cannot_hold_is_refused_at_once(app: muster.App, concurrency: int, batch: int):
+    @app.task
+    def noop() -> None: ...
+
+    with pytest.raises(BadInput, match="cannot be"), app.running(concurrency, batch=batch):
+        raise AssertionError
 
 
 def test_a_worker_that_ends_gives_back_what_it_has_not_begun(app: muster.App, tmp_path: Path):

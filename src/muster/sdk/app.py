@@ -14,6 +14,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 from muster.app.embedded import owner_ended
 from muster.model import commands as c
 from muster.model.agents import NAME_RULE, can_be_called
+from muster.model.commands.base import SLOTS_MAX
 from muster.model.errors import BadInput, MusterError
 from muster.runtimes.chance import SystemChance
 from muster.sdk.attempt import NAG_S
@@ -184,6 +185,16 @@ class App:
     def _worker(self, concurrency: int, batch: int) -> FunctionWorker:
         if not self.tasks:
             raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
+        for name, number in (
+            ("concurrency", concurrency),
+            ("batch", batch),
+            ("both together", concurrency * batch),
+        ):
+            if not 1 <= number <= SLOTS_MAX:
+                raise BadInput(
+                    f"{name} cannot be {number}; nothing was begun",
+                    f"concurrency times batch is 1 to {SLOTS_MAX}: so many tasks a worker may hold",
+                )
         for task in self.tasks.values():
             settle(task)
         registration = registration_of(

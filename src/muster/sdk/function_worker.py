@@ -142,7 +142,7 @@ class FunctionWorker(Holder):
     def _claim(self, command: c.Claim) -> Claimed | None:
         sent_s = self._first_sent_s(command)
         claimed = super()._claim(command)
-        return claimed and self._in_time(command, claimed, sent_s)
+        return claimed and self._in_time(claimed, sent_s)
 
     def _first_sent_s(self, command: c.Claim) -> float:
         """When it was sent first, alone or with the end of another attempt: what it is given may be of then."""
@@ -152,14 +152,18 @@ class FunctionWorker(Holder):
             self._paces.claim = command.request_id, sent_s
         return sent_s
 
-    def _in_time(self, command: c.Claim, claimed: Claimed, sent_s: float) -> Claimed:
-        if not ((command.start or command.start_new) and claimed.jobs):
+    def _in_time(self, claimed: Claimed, sent_s: float) -> Claimed:
+        if not any(job.started for job in claimed.jobs):
             return claimed
-        if boot_s() - sent_s <= min(job.lease_s or self.lease_s for job in claimed.jobs):
+        if all(self._is_sure(job, sent_s) for job in claimed.jobs):
             return claimed
         for job in claimed.jobs:  # somebody else may have it by now
             self._tell([c.Release(**_named(job), reason="the answer to its claim came too late")])
         return replace(claimed, jobs=(), over=True)
+
+    def _is_sure(self, job: ClaimedJob, since_s: float) -> bool:
+        """Whether its lease still lasts that was granted or renewed by then, at the least."""
+        return boot_s() - since_s <= (job.lease_s or self.lease_s)
 
     def _broken(self) -> None:
         log.exception("this worker is broken")
@@ -197,13 +201,16 @@ class FunctionWorker(Holder):
                 continue
             chunk = given[: _startable([job for job, _ in given], many)]
             del given[: len(chunk)]
+            sent_s = self._paces.claim[1] if chunk[0][0].started else boot_s()
             refused = self._start([job for job, _ in chunk if not job.started], ends)
             begun_s = time.monotonic()
             for job, orders in chunk:
                 if (job.task_id, job.epoch) in refused:
                     self._gone(job)
-                else:
+                elif self._is_sure(job, max(sent_s, self._renewed_s)):
                     ends.add(self._attempt(job, orders))
+                else:  # this process has stood still: somebody else may have done it by now
+                    ends.add([c.Release(**_named(job), reason="its lease may be over, and it had not begun")])
             took_s = time.monotonic() - begun_s
             many = min(2 * many, self._batch) if took_s < GATHER_S / 2 else max(1, many // 2)
             self._paces.many = many
@@ -245,7 +252,7 @@ class FunctionWorker(Holder):
         last = answers[-1] if answers else None
         if not isinstance(last, Moved) or last.next is None:
             return None
-        return self._in_time(then, last.next, sent_s)
+        return self._in_time(last.next, sent_s)
 
     def _say(self, commands: Sequence[c.AttemptCommand]) -> Answers:
         answers = self._tell(commands)
@@ -289,7 +296,9 @@ class FunctionWorker(Holder):
                     f"the result of {name} has {len(text)} characters, more than {RESULT_BYTES_MAX}",
                     "write a large result to a file and return its path",
                 )
-        except TaskStopped:
+        except TaskStopped as error:
+            if not attempt.stop_reason:  # nobody has stopped it but the function itself
+                return _told_failed(job, ErrorKind.CRASH, error)
             return self._stopped(job, attempt)
         except (GiveUp, BadInput) as error:
             return _told_failed(job, ErrorKind.INVALID, error)
@@ -363,7 +372,7 @@ class FunctionWorker(Holder):
             return []
         if attempt.timed_out:
             return [_failed(job, ErrorKind.TIMEOUT, attempt.stop_reason)]
-        return [c.Release(**_named(job), reason=attempt.stop_reason or "it has stopped")]
+        return [c.Release(**_named(job), reason=attempt.stop_reason)]
 
     def _mind(self) -> None:
         """Interrupts what has not stopped although it was to."""

@@ -69,6 +69,8 @@ class Holder:
         self._finished = threading.Event()
         self._heartbeat_s = 5.0
         self._heard_s = time.monotonic()
+        self._renewed_s = boot_s()
+        """When the last heartbeat was sent that was answered."""
         self.lease_s = 15.0
         self._lease_s: float | None = None
         """Set where this worker is to freeze what it cannot renew."""
@@ -252,6 +254,7 @@ class Holder:
                     heartbeat, wait_s=min(self._heartbeat_s, self._shortest_s() / 3)
                 )
                 wait_s, self._heard_s = RECONNECT_FIRST_S, time.monotonic()
+                self._renewed_s = sent_s
             except MusterError as error:
                 log.debug("heartbeat: %s", error)
                 if self._left_alone():

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, field
 
 from muster.model.agents import HEARTBEAT_S, Condition
-from muster.model.commands.base import Command
+from muster.model.commands.base import SLOTS_MAX, Command
 from muster.model.scalars import Id, Name, Seconds, Text, TokenHash
 from muster.model.states import AgentStatus
 
@@ -25,7 +25,7 @@ class PutAgent(Command, frozen=True, kw_only=True):
     model: Annotated[str, Meta(max_length=255)] = ""
     capabilities: tuple[Name, ...] = ()
     profiles: tuple[Name, ...] = ()
-    slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = 1
     heartbeat_s: Seconds = HEARTBEAT_S
     stale_s: Seconds | None = None
     coordinator_enabled: bool = True

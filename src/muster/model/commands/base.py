@@ -10,6 +10,8 @@ from muster.model.scalars import Count, Id, Key, Name, Seconds
 from muster.model.task import TaskFields
 
 CHECKPOINT_BYTES_MAX = 1 << 20
+SLOTS_MAX = 1000
+"""So many attempts a worker may hold, and a claim may give."""
 RESULT_BYTES_MAX = 1 << 20
 LOG_CHUNK_BYTES_MAX = 256 << 10
 LOG_BYTES_MAX = 16 << 20

@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, field
 
 from muster.model import patterns
-from muster.model.commands.base import Command, Offer
+from muster.model.commands.base import SLOTS_MAX, Command, Offer
 from muster.model.events import COORDINATOR
 from muster.model.scalars import Count, Id, Name, Signed, Text
 from muster.model.seals import Seal
@@ -31,7 +31,7 @@ class Register(Command, frozen=True, kw_only=True):
     pid: Id
     pid_start: Count
     boot_id: Name
-    slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = 1
     agents: tuple[Name, ...]
     general: tuple[Name, ...] = ()
     """Those of the agents that take tasks which name none, the preferred one first."""

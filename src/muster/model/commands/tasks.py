@@ -10,6 +10,7 @@ from msgspec import Meta, field
 from muster.model import patterns
 from muster.model.commands.base import (
     RESULT_BYTES_MAX,
+    SLOTS_MAX,
     AttemptCommand,
     Command,
     CoordinatorCommand,
@@ -57,7 +58,7 @@ class Claim(Command, frozen=True, kw_only=True):
     worker_id: Name
     request_id: Name
     """Repeating a claim with the same id gives the same attempts: a lost answer strands nothing."""
-    slots: Annotated[int, Meta(ge=1, le=1000)] = 1
+    slots: Annotated[int, Meta(ge=1, le=SLOTS_MAX)] = 1
     start: bool = False
     """The worker itself is the process that does the work: what it is given starts in the same transaction.
     An answer that comes a lease time after the request is given back: another worker may have the task."""
