@@ -1,9 +1,16 @@
-"""A box that is ticked says something about the task's first life only."""
+"""What the box of a task says of its lives: one that is ticked of the first only, none of what is put away."""
 
 from __future__ import annotations
 
-from engine_rig import Rig
+import asyncio
+from pathlib import Path
 
+import pytest
+from engine_rig import Rig, complete
+from plan_world import World
+
+from muster.engine.batch import drive
+from muster.engine.services.plan_standing import standing
 from muster.model import commands as c
 from muster.model.states import CrewStatus, TaskStatus
 
@@ -25,3 +32,32 @@ def test_a_claim_is_repeated_also_while_the_crew_ends(rig: Rig) -> None:
     (job,) = rig.do(claim).jobs
     rig.do(c.SetCrew(status=CrewStatus.STOPPED))
     assert rig.do(claim).jobs == (job,)
+
+
+@pytest.mark.parametrize("end", ["taken out", "archived", "cancelled"])
+def test_a_task_that_is_out_of_its_plan_owes_no_box(rig: Rig, tmp_path: Path, end: str) -> None:
+    world = World(rig, tmp_path)
+    job = world.claim("a")
+    world.write("- [ ] A {#a}\n", "", " after=a", "")
+    world.pass_s(3)
+    rig.do(complete(job))
+    asyncio.run(world.ticker.run_once())
+    (plan,) = drive(rig.reads.plan_sources())
+    assert drive(rig.reads.sync_state(plan.id)).owed == {"a": True}, "it is in its plan, and has no box"
+    if end == "archived":
+        rig.do(c.Archive(task_id=rig.id("a"), actor="ada"))
+    elif end == "cancelled":
+        rig.do(c.Retry(task_id=rig.id("a"), actor="ada"))
+        rig.do(c.Cancel(task_id=rig.id("a"), actor="ada"))
+    else:
+        world.pass_s(40)
+        assert drive(rig.reads.sync_state(plan.id)).owed == {}
+    assert world.statuses["a"] == ("CANCELLED" if end == "cancelled" else "ARCHIVED")
+    for restarted in (False, True):
+        if restarted:
+            world.restart()
+        found = asyncio.run(standing(drive(rig.queries.sync_state("p")), world.syncer, world.ticker))
+        assert (found.owed, found.waits) == ((), "")
+        assert asyncio.run(world.ticker.catch_up()) == "", "nobody is told when the crew ends"
+    world.pass_s(3)
+    assert drive(rig.reads.sync_state(plan.id)).owed == {}

@@ -38,7 +38,9 @@ from muster.model.wording import OPEN_BELOW
 AT_ONCE_MAX = 5
 """More boxes that are ticked or taken out at once are no slip of the hand: a person is asked."""
 
-GIVEN_UP_OR_DONE = frozenset({TaskStatus.COMPLETED, TaskStatus.CANCELLED, TaskStatus.ARCHIVED})
+GIVEN_UP = frozenset({TaskStatus.CANCELLED, TaskStatus.ARCHIVED})
+"""Nobody looks for the box of such a task."""
+GIVEN_UP_OR_DONE = GIVEN_UP | {TaskStatus.COMPLETED}
 """Nobody is to do such a task any more."""
 LOSES_EDITS = EDITABLE - {TaskStatus.CANCELLED}
 """Still to be done, and not held: taken out, such a task is not done as it was edited."""
@@ -153,15 +155,16 @@ class Untaken(NamedTuple):
     """As `PlanSynced.running`."""
 
 
-def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] = ()) -> PlanSynced:
-    """As it is kept; of these tasks of it, what is gone needs no box, and an edit of what is over is no news."""
-    gone = {task.key for task in tasks if task.gone}
-    over = {task.key for task in tasks if task.status in GIVEN_UP_OR_DONE}
+def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] | None = None) -> PlanSynced:
+    """As it is kept; given all tasks of it, a box is owed by what is not given up nor put away, and an edit of
+    what is over is no news."""
+    given = state.owed if tasks is None else {task.key for task in tasks if task.status not in GIVEN_UP}
+    over = {task.key for task in tasks or () if task.status in GIVEN_UP_OR_DONE}
     return PlanSynced(
         plan=plan,
         problem=state.problem,
         conflicts=state.waiting,
-        owed=tuple(sorted(state.owed.keys() - gone)),
+        owed=tuple(sorted(state.owed.keys() & given)),
         edited=tuple(sorted(state.edited.keys() - over)),
     )
 
@@ -262,13 +265,12 @@ def by_keys(boxes: Mapping[str, bool], names: Iterable[BoxName]) -> dict[str, bo
 
 def boxes_differ(boxes: Mapping[str, bool], kept: Iterable[KeptTask]) -> tuple[str, ...]:
     """Keys of the tasks whose boxes say otherwise than they do; `boxes` tells which are ticked."""
-    gone = {TaskStatus.CANCELLED, TaskStatus.ARCHIVED}
     return tuple(
         task.key
         for task in kept
         if task.from_file
         and task.key in boxes
-        and task.status not in gone
+        and task.status not in GIVEN_UP
         and boxes[task.key] is not (task.status is TaskStatus.COMPLETED)
     )
 

@@ -13,6 +13,7 @@ from muster.model.commands import SetTicked
 from muster.model.edits import is_barrier
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
+from muster.model.states import TaskStatus
 from muster.ports.engine import Execute
 from muster.ports.files import PlanBoxes
 from muster.ports.runtime import Clock
@@ -41,7 +42,7 @@ class Due(NamedTuple):
 
 class Ticker(WorkspaceService):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
-    since stays as the person left it.  A box that was not found is owed, for as long as it takes.
+    since stays as the person left it.  A box that was not found is owed, for as long as its task is in the plan.
 
     The first look goes through the events of all plans, any other through those since the last one.
     """
@@ -158,9 +159,17 @@ class Ticker(WorkspaceService):
         touched: where nobody has tried yet, it names the boxes."""
         async with self.lock:
             for plan in await self._plans_due():
-                if plan.name == name:
-                    return self._warned.get(plan.id) or _listed(self._due[plan.id])
+                if plan.name == name and (left := await self._of_plan(plan, self._due[plan.id])):
+                    return self._warned.get(plan.id) or _listed(left)
         return ""
+
+    async def _of_plan(self, plan: Plan, due: dict[str, Due]) -> dict[str, Due]:
+        """Without tasks that were taken out of it, put away or given up: they owe no box."""
+        if not due:
+            return due
+        named = await self._reads.boxes_named([plan.id], due)
+        there = {task.key for task in named if task.status is not TaskStatus.CANCELLED}
+        return {key: one for key, one in due.items() if key in there}
 
     async def _tick(self, plan: Plan) -> str:
         """Returns why its boxes wait."""
@@ -184,6 +193,7 @@ class Ticker(WorkspaceService):
             return str(error)
         self.written.setdefault(plan.id, {}).update((key, due[key].done) for key in found)
         owed = {key: one for key, one in (self._owed.get(plan.id, {}) | due).items() if key not in found}
+        owed = await self._of_plan(plan, owed)
         told = _missing(owed)
         self._warn(plan, told)
         kept = {key: one.done for key, one in owed.items()}
