@@ -153,6 +153,8 @@ class Untaken(NamedTuple):
     differences: tuple[Difference, ...] = ()
     running: tuple[str, ...] = ()
     """As `PlanSynced.running`."""
+    problem: str = ""
+    """Why nothing but boxes was compared."""
 
 
 def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] | None = None) -> PlanSynced:

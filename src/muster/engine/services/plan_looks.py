@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
+from muster.model.errors import BadPlan
 from muster.model.plan_sync import Difference, Untaken
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.views import TaskView
-from muster.ports.files import Mark, PlanBytes
+from muster.ports.files import Mark, PlanBytes, PlanFiles
+from muster.ports.store import Reads
 
 GONE_S = 10.0
 """A file that is not there for so long is not being saved: it was moved, or deleted."""
@@ -25,6 +27,24 @@ def file_gone(plan: Plan, tasks: Iterable[KeptTask]) -> str:
     if all(task.status in FINAL for task in tasks):
         return ""
     return f"{plan.source} is not there: muster plan add NEW_NAME goes on with it where it was renamed"
+
+
+async def read_there(
+    files: PlanFiles, reads: Reads, plan: Plan, in_thread: Callable[..., Awaitable[Any]]
+) -> PlanBytes:
+    """As PlanFiles.read; where the file is not there and there is more to do, the BadPlan says how to go on."""
+    try:
+        seen: PlanBytes = await in_thread(files.read, plan.source)
+    except BadPlan as error:
+        if not_there(error) and (told := file_gone(plan, await reads.kept_tasks(plan.id))):
+            raise BadPlan(told) from error
+        raise
+    return seen
+
+
+def not_there(error: BadPlan) -> bool:
+    """The file is not there; of what `read_there` raises: nor is it needed any more."""
+    return isinstance(error.__cause__, FileNotFoundError)
 
 
 def listed(keys: Iterable[str]) -> str:
@@ -97,9 +117,8 @@ class Compared(NamedTuple):
 
     def without(self, known: Collection[Difference]) -> Untaken:
         left = tuple(one for one in self.found if one not in known)
-        return Untaken(
-            left, tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
-        )
+        running = tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
+        return Untaken(left, running, self.problem)
 
     @property
     def whole(self) -> dict[str, KeptTask]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from muster.engine.services.plan_looks import not_there
 from muster.engine.services.plan_syncer import PlanSyncer
 from muster.engine.services.ticker import Ticker
 from muster.model.errors import BadPlan, NotFound
@@ -11,13 +12,18 @@ from muster.model.plan_sync import PlanSynced
 
 
 async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> PlanSynced:
-    """With what differs now; nothing where the file is away or cannot be read: `problem` tells of that."""
+    """With what differs now, or why that cannot be told: a problem of now goes before that of the last look."""
     found = replace(found, waits=await ticker.waiting(found.plan))
     try:
         left = await syncer.untaken(found.plan)
-        return replace(found, untaken=left.differences, running=left.running)
-    except (NotFound, BadPlan):
+    except NotFound:
         return found
+    except BadPlan as error:
+        return found if not_there(error) else replace(found, problem=str(error))
+    # What was refused is asked about as well; any other problem was that the file could not be read.
+    refused = any(one.why == found.problem for one in found.conflicts)
+    problem = left.problem or (found.problem if refused else "")
+    return replace(found, untaken=left.differences, running=left.running, problem=problem)
 
 
 async def synced(plan: str, syncer: PlanSyncer, ticker: Ticker) -> PlanSynced:

@@ -22,6 +22,7 @@ from muster.engine.services.plan_looks import (
     done_of,
     file_gone,
     listed,
+    read_there,
 )
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.answers import Enqueued
@@ -121,7 +122,7 @@ class PlanSyncer(WorkspaceService):
         times = [math.inf]
         for known in self._known.values():
             times += self._ripens(known)
-            if known.first_s is not None:
+            if known.first_s is not None and known.gone_s is None:
                 times.append(known.changed_s + self._rules.debounce_s)
         return max(min(times), self._now_s + STEP_S)
 
@@ -183,8 +184,8 @@ class PlanSyncer(WorkspaceService):
         elif self._now_s - known.gone_s >= GONE_S:
             known.gone_s = math.inf
             known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
-            if problem := file_gone(plan, await self._reads.kept_tasks(plan.id)):
-                state = await self._reads.sync_state(plan.id)
+            state = await self._reads.sync_state(plan.id)
+            if state.problem != (problem := file_gone(plan, await self._reads.kept_tasks(plan.id))):
                 await self._keep(plan, replace(state, problem=problem))
 
     async def _keep(
@@ -223,7 +224,7 @@ class PlanSyncer(WorkspaceService):
         Raises BadPlan.
         """
         known = self._known[plan.id]
-        seen: PlanBytes = await self._in_thread(self._files.read, plan.source)
+        seen = await read_there(self._files, self._reads, plan, self._in_thread)
         names = await self._reads.box_names(plan.id)
         seen = seen._replace(boxes=by_keys(seen.boxes, names))
         if whole or known.fresh or known.problem or not seen.text or seen.text != known.text:
