@@ -28,9 +28,10 @@ PLAN = "# P\n\n- [ ] A {#a}\n- [ ] B {#b after=a}\n- [ ] C {#c after=a}\n"
 class World:
     """A plan, its file, and the services between them; `syncer` and `ticker` are of one owner."""
 
-    def __init__(self, rig: Rig, folder: Path, text: str = PLAN) -> None:
+    def __init__(self, rig: Rig, folder: Path, text: str = PLAN, *, head: str = "h1") -> None:
+        """`head` is where the checkout of its file stands; empty: it is in none."""
         self.rig, self.folder, self.path = rig, folder, folder / "plan.md"
-        self.head: str | None = "h1"
+        self.head: str | None = head
         self.reachable = False
         self.programs: Sequence[str] = ()
         """That its file was read for the last time."""

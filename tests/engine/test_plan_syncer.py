@@ -383,6 +383,19 @@ def test_a_group_that_is_ticked_before_its_tasks_waits_for_a_person(world: World
     assert world.statuses["g"] == "COMPLETED" and not world.conflicts
 
 
+@pytest.mark.parametrize("head", ["h1", ""])
+def test_a_ticked_group_is_asked_about_until_its_tasks_are_done(rig: Rig, tmp_path: Path, head: str) -> None:
+    """Also where the file is in no git repository."""
+    world = World(rig, tmp_path, "# P\n\n- [ ] G {#g}\n  - [ ] A {#a}\n- [ ] C {#c after=g}\n", head=head)
+    job = world.claim("a")
+    world.write("[ ] G", "[x] G")
+    world.pass_s(5)
+    assert world.conflicts == {"g": f"ticked: {OPEN_BELOW}"}
+    rig.do(complete(job))
+    world.pass_s(2)
+    assert world.statuses["g"] == "COMPLETED" and world.conflicts == {}
+
+
 INNER = "  - [ ] A {#a}\n  - [ ] H {#h}\n    - [ ] B {#b}\n"
 GROUPS = f"# P\n\n- [ ] G {{#g}}\n{INNER}- [ ] C {{#c after=g}}\n- [ ] D {{#d}}\n"
 

@@ -165,10 +165,10 @@ class PlanSyncer(WorkspaceService):
             if quiet or self._now_s - known.first_s >= PATIENCE * self._rules.debounce_s:
                 await self.look(plan, head)
             return
-        if head is not None and head != known.head:
+        if head is not None and head != (known.head or ""):
             if known.fresh:
                 await self.look(plan, head)
-            elif known.head is not None or head:
+            else:
                 known.head = head
                 state = await self._reads.sync_state(plan.id)
                 await self._keep(plan, replace(state, head=head))
