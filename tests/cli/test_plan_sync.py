@@ -142,6 +142,33 @@ def test_a_group_is_not_accepted_before_its_tasks(project: Project) -> None:
     project.becomes("behind", "COMPLETED")
 
 
+def test_what_may_be_renamed_is_told_with_the_commands_that_work(project: Project) -> None:
+    project.edit(GATE, GATE + "- [ ] Tell the team {after=gate}\n  true\n")
+    project.becomes("tell-the-team", "PENDING")
+    project.plan.rename(project.folder / "my plan.md")
+    project.say("plan", "add", "my plan.md", "--as", "plan")
+    project.plan = project.folder / "my plan.md"
+    project.say("plan", "sync", "plan", "--once")
+    project.say("task", "complete", "plan/tell-the-team")
+    until(lambda: "[x] Tell the team" in project.plan.read_text(), "its box is ticked")
+    project.edit("[x] Tell the team", "[ ] Announce it to the team")
+    conflicts_of(project, "announce-it-to-the-team")
+    add = "next: muster plan add 'my plan.md' --same tell-the-team=announce-it-to-the-team"
+    told = project.say("plan", "sync", "plan", "--status")
+    assert f"{add} if it is that task, or --new-task announce-it-to-the-team if it is new work\n" in told
+    assert "next: muster plan sync plan --reject KEY keeps the plan as it is\n" in told
+    assert "--accept" not in told
+    project.say("task", "complete", "plan/a")
+    until(lambda: "[x] First" in project.plan.read_text(), "its box is ticked")
+    project.edit("[x] First", "[ ] First, now")
+    conflicts_of(project, "a")
+    told = project.say("plan", "sync", "plan", "--status")
+    rest = "only --reject of announce-it-to-the-team, tell-the-team"
+    assert add in told and f"next: muster plan sync plan --accept KEY, or --reject KEY; {rest}\n" in told
+    project.say("plan", "add", "my plan.md", "--same", "tell-the-team=announce-it-to-the-team")
+    until(lambda: "announce-it-to-the-team" not in project.conflicts(), "that is answered")
+
+
 def test_what_comes_with_a_checkout_waits(project: Project) -> None:
     # Written elsewhere: in the project's folder it would be a person's tick until it is committed.
     beside = project.folder.with_name("beside")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Sequence
 
 from muster.cli.context import Context, connect
@@ -11,7 +12,7 @@ from muster.cli.output import Screen, clean, shell_word
 from muster.client.api import Api, plan_path
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
-from muster.model.wording import OPEN_BELOW, counted
+from muster.model.wording import OPEN_BELOW, counted, same_or_new
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,11 @@ def run(args: argparse.Namespace, named: Named) -> int:
         else:
             keys = [_key(name, key) for key in (args.reject if args.accept is None else args.accept)]
             found = context.post(path, accept=args.accept is not None, keys=keys)
-    print_one(args, found, lambda screen: _show(found, screen))
+        asked = any(one["box"] for one in found["conflicts"])
+        source = context.api.get(plan_path(name))["plan"]["source"] if asked else ""
+        # From wherever the command was given.
+        file = source if context.here is None else os.path.relpath(context.here.root / source)
+    print_one(args, found, lambda screen: _show(found, file, screen))
     return 0
 
 
@@ -54,7 +59,7 @@ def _key(plan: str, text: str) -> str:
     return text.removeprefix(f"{plan}/")
 
 
-def _show(found: Json, screen: Screen) -> None:
+def _show(found: Json, file: str, screen: Screen) -> None:
     unticked = _unticked(found)
     waits = found["conflicts"] or found["owed"] or found["problem"] or found["untaken"] or unticked
     screen.line(f"{clean(found['plan'])}  {clean(found['done'] or ('not in step' if waits else 'in step'))}")
@@ -83,9 +88,29 @@ def _show(found: Json, screen: Screen) -> None:
     if {key for key, *_ in found["untaken"]} - {*found["running"]} and not found["conflicts"]:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
-        takes = any(one["why"] != OPEN_BELOW for one in found["conflicts"])
-        ways = "--accept KEY, or --reject KEY" if takes else "--reject KEY, or tick the tasks below it"
-        screen.line(f"  next: muster plan sync {shell_word(found['plan'])} {ways}")
+        _show_ways(found["conflicts"], f"muster plan sync {shell_word(found['plan'])}", file, screen)
+
+
+def _show_ways(conflicts: Sequence[Json], sync: str, file: str, screen: Screen) -> None:
+    """The commands that work for what waits."""
+    asked = {one["box"]: clean(same_or_new(one["box"], one["mayBe"])) for one in conflicts if one["box"]}
+    add = f"  next: muster plan add {clean(shell_word(file))}"
+    if len(asked) == 1:
+        screen.line(f"{add} {''.join(asked.values())}")
+    elif asked:
+        screen.line(f"{add} and for each box, all at once:")
+        for way in asked.values():
+            screen.line(f"    {way}")
+    left = [one for one in conflicts if one["takes"] and not one["box"]]
+    only = dict.fromkeys(clean(one["key"]) for one in conflicts if one not in left)
+    if any(one["why"] != OPEN_BELOW for one in left):
+        ways = "--accept KEY, or --reject KEY"
+    elif left:
+        ways = "--reject KEY, or tick the tasks below it"
+    else:
+        ways, only = "--reject KEY keeps the plan as it is", {}
+    rest = f"; only --reject of {', '.join(only)}" if only else ""
+    screen.line(f"  next: {sync} {ways}{rest}")
 
 
 def show_files(files: Sequence[Json], screen: Screen) -> None:

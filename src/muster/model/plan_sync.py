@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from enum import StrEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -30,8 +29,15 @@ from muster.model.edits import (
     is_barrier,
     task_fields_of,
 )
+from muster.model.file_conflicts import (
+    TICKABLE,
+    Difference,
+    FileChange,
+    FileConflict,
+    with_ways,
+)
 from muster.model.people import THE_FILE
-from muster.model.scalars import Count, Id
+from muster.model.scalars import Id
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.wording import OPEN_BELOW
 
@@ -44,47 +50,6 @@ GIVEN_UP_OR_DONE = GIVEN_UP | {TaskStatus.COMPLETED}
 """Nobody is to do such a task any more."""
 LOSES_EDITS = EDITABLE - {TaskStatus.CANCELLED}
 """Still to be done, and not held: taken out, such a task is not done as it was edited."""
-TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
-"""A tick completes such a task."""
-
-
-class FileChange(StrEnum):
-    """What the file says, and the plan does not."""
-
-    TICKED = "ticked"
-    CLEARED = "cleared"
-    ADDED = "added"
-    EDITED = "edited"
-    REMOVED = "removed"
-
-
-class Difference(NamedTuple):
-    key: str
-    kind: FileChange
-    said: str = ""
-    """A digest of what the file says: edited again it is another difference."""
-
-
-class FileConflict(Answer, frozen=True, kw_only=True):
-    """A difference that is not applied by itself."""
-
-    key: str
-    kind: FileChange
-    said: str = ""
-    why: str
-    since_ms: Count
-    moved: bool = False
-    """It waits for as long as another plan has its work, or for a person."""
-    rejected: bool = False
-    """A person wants it to stay as it is."""
-
-    @classmethod
-    def of(cls, one: Difference, why: str, now_ms: int, *, moved: bool = False) -> FileConflict:
-        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms, moved=moved)
-
-    @property
-    def about(self) -> Difference:
-        return Difference(self.key, self.kind, self.said)
 
 
 class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -223,9 +188,8 @@ def differences(
         task = kept.get(key)
         if task is not None and key not in due and not is_barrier(key):
             found += box_difference(key, task.status, ticked=spec.done)
-    found += [
-        Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in (*diff.added, *diff.restored)
-    ]
+    new = (*diff.added, *diff.restored)
+    found += [Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in new]
     found += [
         Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
         for change in diff.changed
@@ -333,7 +297,7 @@ def judge(
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
         changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
-        conflicts=tuple(waits),
+        conflicts=tuple(with_ways(one, facts.doubts) for one in waits),
         fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
     )
 
@@ -411,13 +375,8 @@ def _before_their_turn(
 
 def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, many: int) -> str:
     """Why a person is to look at it first; empty: nothing speaks against it."""
-    for doubt in facts.doubts:
-        names = [one.key for one in doubt.may_be]
-        if one.key == doubt.key:
-            renamed = "" if doubt.box in names else ", renamed"
-            return f"it may be {' or '.join(names)}{renamed}: muster plan add says how to tell"
-        if one.key in names and one.kind is FileChange.REMOVED:
-            return f"it may be {doubt.box} now: muster plan add says how to tell"
+    if why := _which_task(one, facts):
+        return why
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
     if why := _edited_told(one, status, facts) or _emptied_told(one, facts):
@@ -433,6 +392,18 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
     if one.kind is FileChange.REMOVED and status.get(one.key) is TaskStatus.PAUSED:
         return "it is paused: where its box stands now, it would begin"
     return _unproved(status[one.key], facts) if one.kind is FileChange.TICKED else ""
+
+
+def _which_task(one: Difference, facts: SyncFacts) -> str:
+    """Why a person has to say whether it is new work; empty where that is clear."""
+    for doubt in facts.doubts:
+        names = [one.key for one in doubt.may_be]
+        if one.key == doubt.key:
+            renamed = "" if doubt.box in names else ", renamed"
+            return f"it may be {' or '.join(names)}{renamed}: muster plan add says how to tell"
+        if one.key in names and one.kind is FileChange.REMOVED:
+            return f"it may be {doubt.box} now: muster plan add says how to tell"
+    return ""
 
 
 def _unproved(status: TaskStatus, facts: SyncFacts) -> str:

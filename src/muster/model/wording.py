@@ -50,6 +50,15 @@ def near(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None
     return told and f"; {told}"
 
 
+def same_or_new(box: str, may_be: Sequence[str]) -> str:
+    """How `plan add` is told whether a box of the file is one of these tasks."""
+    from shlex import quote
+
+    same = " or ".join(f"--same {quote(f'{name}={box}')}" for name in may_be)
+    which = "that task" if len(may_be) == 1 else "one of those"
+    return f"{same} if it is {which}, or --new-task {quote(box)} if it is new work"
+
+
 def task_name(plan: str, key: str) -> str:
     """As people know a task; those of no plan by their key alone."""
     return f"{plan}/{key}" if plan else key

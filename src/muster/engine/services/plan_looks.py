@@ -11,7 +11,8 @@ from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
 from muster.model.errors import BadPlan
-from muster.model.plan_sync import Difference, Untaken
+from muster.model.file_conflicts import Difference, FileConflict, NotAccepted, not_accepted, with_ways
+from muster.model.plan_sync import SyncFacts, Untaken, groups_told, too_early
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.views import TaskView
@@ -119,6 +120,47 @@ class Compared(NamedTuple):
         left = tuple(one for one in self.found if one not in known)
         running = tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
         return Untaken(left, running, self.problem)
+
+    def facts(
+        self,
+        known: KnownFile,
+        git: str,
+        edited: Edited,
+        *,
+        watched: bool,
+        now_ms: int,
+        mono_s: float,
+        settle_s: float,
+    ) -> SyncFacts:
+        """What is known beside the file and the plan; `edited` is what is kept of edits elsewhere, and
+        `watched` whether somebody looked at the file before."""
+        return SyncFacts(
+            now_ms=now_ms,
+            mono_s=mono_s,
+            settle_s=settle_s,
+            git=git,
+            restored=self.seen.restored,
+            unwatched=not watched and settle_s > 0,
+            specs=self.specs,
+            doubts=self.doubts,
+            moved=self.moved,
+            beside={key: known.beside.get(key, mono_s) for key in self.beside},
+            both=self.both,
+            edited=edited,
+            groups=groups_told(self.whole),
+        )
+
+    def refused(
+        self, plan: str, chosen: Iterable[FileConflict], keys: Collection[str]
+    ) -> dict[str, NotAccepted]:
+        """Of what a person accepts, by these keys or all of it: why it stays."""
+        current = [one for one in chosen if one.about in self.found]
+        return not_accepted(
+            plan,
+            [with_ways(one, self.doubts) for one in current],
+            early=too_early([one.about for one in current], self.whole),
+            keys=keys,
+        )
 
     @property
     def whole(self) -> dict[str, KeptTask]:

@@ -29,19 +29,16 @@ from muster.model.answers import Enqueued
 from muster.model.commands import CompleteByPerson, Retry, Spec
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, KeptTask, PlanUpdated, UpdatePlan, compare
-from muster.model.errors import BadPlan, BoxesMoved, CallerError, Conflict, NotFound
+from muster.model.errors import BadPlan, BoxesMoved, CallerError, NotFound
+from muster.model.file_conflicts import Difference, FileChange, FileConflict, refusal
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
     BOX_CHANGES,
     UNPROVED,
-    Difference,
-    FileChange,
-    FileConflict,
     JoinFile,
     PlanSynced,
     SetSync,
-    SyncFacts,
     SyncState,
     SyncVerdict,
     TakeTicks,
@@ -51,10 +48,8 @@ from muster.model.plan_sync import (
     decided,
     differences,
     git_did,
-    groups_told,
     judge,
     of_boxes,
-    too_early,
 )
 from muster.model.rows import Plan
 from muster.model.views import TaskFilter, TaskView
@@ -298,21 +293,10 @@ class PlanSyncer(WorkspaceService):
         if seen.restored:  # by an editor that had it open
             again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
             found = [one for one in found if one.kind is not FileChange.CLEARED]
-        beside = {key: known.beside.get(key, began_s) for key in compared.beside}
-        facts = SyncFacts(
-            now_ms=self.clock.now().wall_ms,
-            mono_s=self._now_s,
-            settle_s=settle_s,
-            git=git_did(known.head, head),
-            restored=seen.restored,
-            unwatched=watched_ms is None and settle_s > 0,
-            specs=compared.specs,
-            doubts=compared.doubts,
-            moved=compared.moved,
-            beside=beside,
-            both=compared.both,
-            edited=state.edited,
-            groups=groups_told(compared.whole),
+        now_ms, now_s = self.clock.now().wall_ms, self._now_s
+        git, watched = git_did(known.head, head), watched_ms is not None
+        facts = compared.facts(
+            *(known, git, state.edited), watched=watched, now_ms=now_ms, mono_s=now_s, settle_s=settle_s
         )
         if compared.joined:
             ids = tuple(task.id for task in compared.joined)
@@ -337,7 +321,7 @@ class PlanSyncer(WorkspaceService):
             told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
         if told or after != state or compared.agreed:
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed)
-        known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, beside
+        known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, facts.beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
         known.looked_s, known.rests_s = facts.mono_s, self._now_s + rest_s(self._now_s - began_s)
@@ -425,13 +409,11 @@ class PlanSyncer(WorkspaceService):
                     f"muster plan sync {name} --status",
                 )
             current = [one.about for one in chosen if one.about in found]
-            early = too_early(current, compared.whole) if accept else frozenset()
-            if early.intersection(keys):
-                named = sorted(early.intersection(keys))
-                hint = f"muster plan sync {name} --reject {' '.join(named)} clears the box"
-                raise Conflict(f"{listed(named)}: {OPEN_BELOW}; nothing was changed", hint)
-            chosen = [one for one in chosen if one.key not in early]
-            current = [one for one in current if one.key not in early]
+            refused = compared.refused(name, chosen, keys) if accept else {}
+            if refused and keys:
+                raise refusal(refused)
+            chosen = [one for one in chosen if one.key not in refused]
+            current = [one for one in current if one.key not in refused]
             if accept:
                 if command is None and any(one.kind not in BOX_CHANGES for one in chosen):
                     hint = "Correct that first; boxes alone can be decided: --accept KEY."
@@ -446,7 +428,7 @@ class PlanSyncer(WorkspaceService):
             await self._keep(plan, after, done, actor)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
-        stays = f"not accepted: {listed(sorted(early))}" if early else ""
+        stays = f"not accepted: {listed(sorted(refused))}" if refused else ""
         told = "; ".join(filter(None, (done, stays)))
         return PlanSynced(plan=name, done=told, problem=problem, conflicts=after.waiting)
 

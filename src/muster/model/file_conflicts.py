@@ -1,0 +1,114 @@
+"""What a plan's file says and the plan does not, and what a person can do about it.  Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from muster.model.answers import Answer
+from muster.model.edits import Doubt
+from muster.model.errors import Conflict
+from muster.model.scalars import Count
+from muster.model.states import TaskStatus
+from muster.model.wording import OPEN_BELOW
+
+TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
+"""A tick completes such a task."""
+
+
+class FileChange(StrEnum):
+    """What the file says, and the plan does not."""
+
+    TICKED = "ticked"
+    CLEARED = "cleared"
+    ADDED = "added"
+    EDITED = "edited"
+    REMOVED = "removed"
+
+
+class Difference(NamedTuple):
+    key: str
+    kind: FileChange
+    said: str = ""
+    """A digest of what the file says: edited again it is another difference."""
+
+
+class FileConflict(Answer, frozen=True, kw_only=True):
+    """A difference that is not applied by itself."""
+
+    key: str
+    kind: FileChange
+    said: str = ""
+    why: str
+    since_ms: Count
+    moved: bool = False
+    """It waits for as long as another plan has its work, or for a person."""
+    rejected: bool = False
+    """A person wants it to stay as it is."""
+    takes: bool = True
+    """Whether `--accept` does what the file says."""
+    box: str = ""
+    """Set: what the new box is called of which only `muster plan add` can be told which task it is ..."""
+    may_be: tuple[str, ...] = ()
+    """... and what the tasks are called that it may be."""
+
+    @classmethod
+    def of(cls, one: Difference, why: str, now_ms: int, *, moved: bool = False) -> FileConflict:
+        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms, moved=moved)
+
+    @property
+    def about(self) -> Difference:
+        return Difference(self.key, self.kind, self.said)
+
+
+def with_ways(conflict: FileConflict, doubts: Iterable[Doubt]) -> FileConflict:
+    """With what can be done about it now."""
+    new = conflict.kind is FileChange.ADDED
+    for doubt in doubts:
+        names = tuple(one.box for one in doubt.may_be)
+        gone = conflict.kind is FileChange.REMOVED and conflict.key in {one.key for one in doubt.may_be}
+        if gone or (new and conflict.key == doubt.key):
+            return replace(conflict, takes=gone, box=doubt.box, may_be=names)
+    return replace(conflict, takes=True, box="", may_be=())
+
+
+class NotAccepted(NamedTuple):
+    why: str
+    hint: str
+
+
+def not_accepted(
+    plan: str,
+    chosen: Iterable[FileConflict],
+    *,
+    early: Collection[str],
+    keys: Collection[str],
+) -> dict[str, NotAccepted]:
+    """By key: why it cannot be as the file has it, though a person says so of these keys, or of all.
+
+    `early` are the keys of groups whose time has not come.
+    """
+    found: dict[str, NotAccepted] = {}
+    name = shlex.quote(plan)
+    for one in chosen:
+        reject = f"muster plan sync {name} --reject {shlex.quote(one.key)}"
+        if one.key in early:
+            found[one.key] = NotAccepted(OPEN_BELOW, f"{reject} clears the box")
+        elif one.box and (not one.takes or one.key not in keys):  # of all: is it gone, or only renamed?
+            found[one.key] = NotAccepted(one.why, f"muster plan sync {name} --status names the command")
+        elif not one.takes:
+            found[one.key] = NotAccepted(one.why, f"{reject} keeps the plan as it is")
+    return found
+
+
+def refusal(refused: Mapping[str, NotAccepted]) -> Conflict:
+    """In one sentence; the hint is the first one's."""
+    keys: dict[str, list[str]] = {}
+    for key, one in sorted(refused.items()):
+        keys.setdefault(one.why, []).append(key)
+    told = "; ".join(f"{', '.join(names)}: {why}" for why, names in keys.items())
+    return Conflict(f"{told}; nothing was changed", refused[next(iter(keys.values()))[0]].hint)
