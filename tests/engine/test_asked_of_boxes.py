@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from engine_rig import Rig, fail
+from engine_rig import Rig, complete, fail
 from plan_world import PLAN, World
 
 from muster.engine.batch import drive
@@ -14,6 +14,9 @@ from muster.model.errors import Conflict
 from muster.model.file_conflicts import FileConflict
 from muster.model.plan_sync import PlanSynced
 from muster.model.states import ErrorKind
+
+GONE = "it is archived, and done: tick its box, or give it another id to have it done again"
+D = "- [ ] Draw the map of the town {#d}\n"
 
 
 @pytest.fixture
@@ -29,6 +32,49 @@ def waiting(world: World) -> dict[str, FileConflict]:
 
 def accept(world: World, *keys: str) -> PlanSynced:
     return asyncio.run(world.syncer.decide("p", True, keys, "ada"))
+
+
+@pytest.fixture
+def archived(world: World) -> World:
+    """`d` is done, and its box was taken out."""
+    world.write(text=f"{PLAN}{D}")
+    world.pass_s(40)
+    world.rig.do(complete(world.claim("d")))
+    world.pass_s(3)
+    world.write("- [x] Draw the map of the town {#d}\n", "")
+    world.pass_s(40)
+    assert world.statuses["d"] == "ARCHIVED"
+    return world
+
+
+def test_an_id_that_is_used_again_for_other_work_is_told(archived: World) -> None:
+    archived.write(text=f"{archived.text}- [ ] Paint the fence green {{#d}}\n")
+    archived.pass_s(40)
+    other = "that task was called 'Draw the map of the town': other work needs another id"
+    assert archived.conflicts == {"d": f"added: {GONE}; {other}"}
+    with pytest.raises(Conflict, match=f"d: {GONE}; .*; nothing was changed") as refused:
+        accept(archived, "d")
+    assert refused.value.hint == "muster plan sync p --reject d keeps the plan as it is"
+    assert not waiting(archived)["d"].takes
+    archived.write("{#d}", "{#fence}")
+    archived.pass_s(40)
+    assert (archived.statuses["fence"], archived.conflicts) == ("PENDING", {})
+
+
+def test_the_open_box_of_what_is_archived_and_done_is_told_until_it_is_answered(archived: World) -> None:
+    archived.write(text=f"{archived.text}{D}- [ ] Behind {{#behind after=d}}\n")
+    archived.pass_s(40)
+    assert archived.conflicts == {"d": f"added: {GONE}"}
+    assert "behind" not in archived.statuses, "perhaps it waits for new work"
+    archived.write("[ ] Draw", "[x] Draw")
+    archived.pass_s(40)
+    assert (archived.conflicts, archived.statuses["behind"]) == ({}, "PENDING")
+    archived.write("[x] Draw", "[ ] Draw")
+    archived.pass_s(3)
+    assert [*archived.conflicts] == ["d"]
+    asyncio.run(archived.syncer.decide("p", False, ["d"], "ada"))
+    archived.pass_s(40)
+    assert archived.conflicts == {} and "[ ] Draw" in archived.text
 
 
 def test_a_box_that_may_be_renamed_is_not_accepted_and_named_for_plan_add(world: World) -> None:

@@ -441,7 +441,7 @@ def compare(
         if before and "depends_on" in fields and _same_wait(task.depends_on, spec.depends_on, before):
             fields = tuple(name for name in fields if name != "depends_on")
         if fields or (task.status is TaskStatus.ARCHIVED and not spec.done):
-            changed.append(Change(key=key, status=task.status, fields=fields, kept=_kept(task)))
+            changed.append(Change(key=key, status=task.status, fields=fields, kept=why_kept(task)))
     removed = (
         Change(key=task.key, status=task.status, kept=_RUNS if task.status in HELD else "")
         for task in kept.values()
@@ -490,7 +490,7 @@ def without(diff: PlanDiff, leave: Collection[str]) -> PlanDiff:
 _RUNS = "it runs now"
 
 
-def _kept(task: KeptTask) -> str:
+def why_kept(task: KeptTask) -> str:
     if task.status in EDITABLE:
         return ""
     if task.status is TaskStatus.ARCHIVED and task.worked:

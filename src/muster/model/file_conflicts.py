@@ -10,10 +10,12 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.model.answers import Answer
-from muster.model.edits import Doubt
+from muster.model.commands import Spec
+from muster.model.edits import Doubt, KeptTask, is_barrier, why_kept
 from muster.model.errors import Conflict
 from muster.model.scalars import Count
 from muster.model.states import TaskStatus
+from muster.model.titles import titles_alike
 from muster.model.wording import OPEN_BELOW
 
 TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
@@ -65,15 +67,31 @@ class FileConflict(Answer, frozen=True, kw_only=True):
         return Difference(self.key, self.kind, self.said)
 
 
-def with_ways(conflict: FileConflict, doubts: Iterable[Doubt]) -> FileConflict:
-    """With what can be done about it now."""
+def with_ways(conflict: FileConflict, doubts: Iterable[Doubt], again: Collection[str]) -> FileConflict:
+    """With what can be done about it now; `again` are the keys of `used_again`."""
     new = conflict.kind is FileChange.ADDED
     for doubt in doubts:
         names = tuple(one.box for one in doubt.may_be)
         gone = conflict.kind is FileChange.REMOVED and conflict.key in {one.key for one in doubt.may_be}
         if gone or (new and conflict.key == doubt.key):
             return replace(conflict, takes=gone, box=doubt.box, may_be=names)
-    return replace(conflict, takes=True, box="", may_be=())
+    return replace(conflict, takes=not (new and conflict.key in again), box="", may_be=())
+
+
+def used_again(specs: Iterable[Spec], kept: Mapping[str, KeptTask]) -> dict[str, str]:
+    """By key: why an open box is not taken for new work, although its task is over and put away."""
+    found: dict[str, str] = {}
+    for spec in specs:
+        key = spec.key or ""
+        task = kept.get(key)
+        if task is None or task.status is not TaskStatus.ARCHIVED or spec.done or is_barrier(key):
+            continue
+        # What was put away undone, and stands there as it did, is nobody's new work.
+        if not titles_alike(spec.title, task.title):
+            found[key] = f"{why_kept(task)}; that task was called {task.title!r}: other work needs another id"
+        elif task.worked:
+            found[key] = why_kept(task)
+    return found
 
 
 class NotAccepted(NamedTuple):

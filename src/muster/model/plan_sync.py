@@ -34,6 +34,7 @@ from muster.model.file_conflicts import (
     Difference,
     FileChange,
     FileConflict,
+    used_again,
     with_ways,
 )
 from muster.model.people import THE_FILE
@@ -167,6 +168,8 @@ class SyncFacts(NamedTuple):
     """By the keys of tasks that were edited elsewhere: the names of those fields."""
     groups: Mapping[str, str] = MappingProxyType({})
     """As `groups_told`."""
+    again: Mapping[str, str] = MappingProxyType({})
+    """As `used_again`."""
 
 
 class SyncVerdict(NamedTuple):
@@ -188,7 +191,8 @@ def differences(
         task = kept.get(key)
         if task is not None and key not in due and not is_barrier(key):
             found += box_difference(key, task.status, ticked=spec.done)
-    new = (*diff.added, *diff.restored)
+    again = used_again(by_key.values(), kept).keys() - due
+    new = (*diff.added, *diff.restored, *sorted(again))
     found += [Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in new]
     found += [
         Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
@@ -271,7 +275,7 @@ def judge(
         if before and (before.rejected or not before.moved or one.key in stood):
             waits.append(_as_now(before, stood, status, facts))
             continue
-        if one not in fresh or facts.git or one.key in facts.edited:
+        if one not in fresh or facts.git or one.key in facts.edited or one.key in facts.again:
             why = _brake(one, status, facts, many)
         if why:
             waits.append(_as_now(FileConflict.of(one, why, facts.now_ms), stood, status, facts))
@@ -297,7 +301,7 @@ def judge(
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
         changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
-        conflicts=tuple(with_ways(one, facts.doubts) for one in waits),
+        conflicts=tuple(with_ways(one, facts.doubts, facts.again) for one in waits),
         fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
     )
 
@@ -403,7 +407,7 @@ def _which_task(one: Difference, facts: SyncFacts) -> str:
             return f"it may be {' or '.join(names)}{renamed}: muster plan add says how to tell"
         if one.key in names and one.kind is FileChange.REMOVED:
             return f"it may be {doubt.box} now: muster plan add says how to tell"
-    return ""
+    return facts.again.get(one.key, "") if one.kind is FileChange.ADDED else ""
 
 
 def _unproved(status: TaskStatus, facts: SyncFacts) -> str:

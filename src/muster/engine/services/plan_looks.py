@@ -11,7 +11,14 @@ from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
 from muster.model.errors import BadPlan
-from muster.model.file_conflicts import Difference, FileConflict, NotAccepted, not_accepted, with_ways
+from muster.model.file_conflicts import (
+    Difference,
+    FileConflict,
+    NotAccepted,
+    not_accepted,
+    used_again,
+    with_ways,
+)
 from muster.model.plan_sync import SyncFacts, Untaken, groups_told, too_early
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, TaskStatus
@@ -148,6 +155,7 @@ class Compared(NamedTuple):
             both=self.both,
             edited=edited,
             groups=groups_told(self.whole),
+            again=used_again(self.specs, self.whole),
         )
 
     def refused(
@@ -155,9 +163,10 @@ class Compared(NamedTuple):
     ) -> dict[str, NotAccepted]:
         """Of what a person accepts, by these keys or all of it: why it stays."""
         current = [one for one in chosen if one.about in self.found]
+        again = used_again(self.specs, self.whole)
         return not_accepted(
             plan,
-            [with_ways(one, self.doubts) for one in current],
+            [with_ways(one, self.doubts, again) for one in current],
             early=too_early([one.about for one in current], self.whole),
             keys=keys,
         )

@@ -52,6 +52,7 @@ from muster.model.plan_sync import (
     of_boxes,
 )
 from muster.model.rows import Plan
+from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
 from muster.model.wording import OPEN_BELOW
 from muster.ports.engine import Execute
@@ -228,6 +229,8 @@ class PlanSyncer(WorkspaceService):
         changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
         kept = await self._tasks(plan, changed)
         status = {key: task.status for key, task in kept.items()}
+        if TaskStatus.ARCHIVED in status.values():
+            return await self._compare_all(plan, seen, names, edited)  # what the box says decides
         return Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
 
     async def _compare_all(
