@@ -52,9 +52,10 @@ def test_an_id_that_is_used_again_for_other_work_is_told(archived: World) -> Non
     archived.pass_s(40)
     other = "that task was called 'Draw the map of the town': other work needs another id"
     assert archived.conflicts == {"d": f"added: {GONE}; {other}"}
-    with pytest.raises(Conflict, match=f"d: {GONE}; .*; nothing was changed") as refused:
-        accept(archived, "d")
-    assert refused.value.hint == "muster plan sync p --reject d keeps the plan as it is"
+    for keys in (), ("d",):
+        with pytest.raises(Conflict, match=f"d: {GONE}; .*; nothing was changed") as refused:
+            accept(archived, *keys)
+        assert refused.value.hint == "muster plan sync p --reject d keeps the plan as it is"
     assert not waiting(archived)["d"].takes
     archived.write("{#d}", "{#fence}")
     archived.pass_s(40)
@@ -95,3 +96,5 @@ def test_a_box_that_may_be_renamed_is_not_accepted_and_named_for_plan_add(world:
         accept(world, new)
     assert accept(world).done == f"accepted: b; not accepted: {new}, {old}"
     assert (world.rig.views()["b"].title, world.statuses[old]) == ("Bee", "FAILED")
+    with pytest.raises(Conflict, match="nothing was changed"):
+        accept(world)

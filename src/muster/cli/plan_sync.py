@@ -139,7 +139,8 @@ def tick(args: argparse.Namespace, named: Named) -> int:
         else:
             name = named(context, args.name)
             done = context.post(plan_path(name, "boxes"))
-    return answer(args, done, f"{clean(name)}  {_boxes(done) or 'every box is as its task'}")
+    answer(args, done, f"{clean(name)}  {_boxes(done) or 'every box is as its task'}")
+    return 1 if done["waits"] else 0
 
 
 def _own_boxes(context: Context, file: Path) -> tuple[str, Json]:

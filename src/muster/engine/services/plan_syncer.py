@@ -413,7 +413,7 @@ class PlanSyncer(WorkspaceService):
                 )
             current = [one.about for one in chosen if one.about in found]
             refused = compared.refused(name, chosen, keys) if accept else {}
-            if refused and keys:
+            if refused and (keys or {one.key for one in chosen} == refused.keys()):
                 raise refusal(refused)
             chosen = [one for one in chosen if one.key not in refused]
             current = [one for one in current if one.key not in refused]
