@@ -98,3 +98,13 @@ def test_a_box_that_may_be_renamed_is_not_accepted_and_named_for_plan_add(world:
     assert (world.rig.views()["b"].title, world.statuses[old]) == ("Bee", "FAILED")
     with pytest.raises(Conflict, match="nothing was changed"):
         accept(world)
+
+
+def test_a_task_that_is_not_to_be_completed_is_named_as_people_know_it(world: World) -> None:
+    world.claim("a")
+    world.write("[ ] A", "[x] A")
+    world.pass_s(5)
+    with pytest.raises(Conflict, match="a: p/a is RUNNING: a person completes") as refused:
+        accept(world, "a")
+    assert refused.value.hint == "muster task pause p/a first"
+    assert world.statuses["a"] == "RUNNING" and [*world.conflicts] == ["a"]

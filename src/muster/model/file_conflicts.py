@@ -16,7 +16,7 @@ from muster.model.errors import Conflict
 from muster.model.scalars import Count
 from muster.model.states import TaskStatus
 from muster.model.titles import titles_alike
-from muster.model.wording import OPEN_BELOW
+from muster.model.wording import OPEN_BELOW, task_name
 
 TICKABLE = frozenset({TaskStatus.PENDING, TaskStatus.PAUSED, TaskStatus.FAILED})
 """A tick completes such a task."""
@@ -102,6 +102,7 @@ class NotAccepted(NamedTuple):
 def not_accepted(
     plan: str,
     chosen: Iterable[FileConflict],
+    statuses: Mapping[str, TaskStatus],
     *,
     early: Collection[str],
     keys: Collection[str],
@@ -120,6 +121,10 @@ def not_accepted(
             found[one.key] = NotAccepted(one.why, f"muster plan sync {name} --status names the command")
         elif not one.takes:
             found[one.key] = NotAccepted(one.why, f"{reject} keeps the plan as it is")
+        elif one.kind is FileChange.TICKED and (status := statuses[one.key]) not in TICKABLE:
+            task = task_name(plan, one.key)
+            told = f"{task} is {status}: a person completes what is PENDING, PAUSED or FAILED"
+            found[one.key] = NotAccepted(told, f"muster task pause {shlex.quote(task)} first")
     return found
 
 

@@ -167,6 +167,7 @@ class Compared(NamedTuple):
         return not_accepted(
             plan,
             [with_ways(one, self.doubts, again) for one in current],
+            {key: task.status for key, task in self.kept.items()},
             early=too_early([one.about for one in current], self.whole),
             keys=keys,
         )
