@@ -371,6 +371,7 @@ def test_what_waits_for_its_turn_is_not_begun_once_its_lease_may_be_over(
     ran: list[tuple[int, int]] = []
     slept_s = [0.0]
     monkeypatch.setattr(function_worker, "boot_s", lambda: boot_s() + slept_s[0])
+    monkeypatch.setattr(function_worker, "GATHER_S", PATIENCE_S)  # they are quick on any machine
 
     @app.task
     def note(ctx: muster.TaskContext, n: int) -> None:
