@@ -193,7 +193,8 @@ def test_what_comes_with_a_checkout_waits(project: Project) -> None:
 def test_a_rejected_edit_stays_rejected_until_it_is_edited_again(project: Project) -> None:
     project.say("down", "--now")
     project.edit("First", "Primo")
-    project.say("up", "--daemon")
+    up = project.say("up", "--daemon")
+    assert "Changed  plan: a in its file; done as before until you say so\nNext     muster plan sync plan" in up
     assert conflicts_of(project, "a") == {"a": "edited"}
     project.say("plan", "sync", "plan", "--reject", "a")
     assert project.say("plan", "sync", "plan") == "plan  in step\n"

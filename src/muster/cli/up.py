@@ -18,6 +18,7 @@ from muster.cli.context import actor, project_of
 from muster.cli.copied import confirm_copy
 from muster.cli.feed import EventPrinter, Feed
 from muster.cli.fields import answer
+from muster.cli.plan_changed import changed_meanwhile
 from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection, answers
@@ -96,6 +97,8 @@ def _supervise(args: argparse.Namespace, project: Project, config: Config) -> in
                     show.say(f"Serving  {_listening(crew.control, serving)}")
                 if token := getattr(args, "first_token", ""):
                     show.say(f"Token    in {token}")
+                for words in changed_meanwhile(crew.control):
+                    show.say(words)
                 feed = Feed(project, crew.last_event(), show)
                 stack.enter_context(closing(feed))
             crew.work_until(lambda: False)
@@ -147,4 +150,5 @@ def _daemon(project: Project, args: argparse.Namespace) -> int:
     told = f"Up       supervisor pid {process.pid}, owner pid {owner}; `muster down` stops them"
     if token := getattr(args, "first_token", ""):
         more.append(f"Token    in {token}")
+    more += changed_meanwhile(api)
     return answer(args, {"supervisor": process.pid, "owner": owner}, told, *more)

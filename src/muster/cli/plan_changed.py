@@ -1,0 +1,32 @@
+"""What a crew says as it comes up of plans whose files were changed while none was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from muster.cli.output import clean, shell_word
+from muster.client.api import Api, plan_path
+from muster.model.errors import MusterError
+from muster.model.json_value import Json
+
+_KEPT = {"edited", "removed"}
+"""Kinds of differences that are asked about, where nobody has watched the file."""
+NAMED_MAX = 5
+
+
+def changed_meanwhile(api: Api) -> Iterator[str]:
+    """A sentence for each plan: its tasks are given out as they were, whatever its file says by now."""
+    try:
+        for plan in api.get("/api/v1/plans"):
+            if plan["source"] is not None and (keys := _differing(api.get(plan_path(plan["name"], "sync")))):
+                more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+                named = f"{', '.join(map(clean, keys[:NAMED_MAX]))}{more}"
+                yield f"Changed  {clean(plan['name'])}: {named} in its file; done as before until you say so"
+                yield f"Next     muster plan sync {shell_word(plan['name'])} --status"
+    except MusterError as error:
+        yield f"Changed  nobody knows whether the files of plans were: {error.message}"
+
+
+def _differing(found: Json) -> list[str]:
+    waits = [(one["key"], one["kind"]) for one in found["conflicts"]]
+    return list(dict.fromkeys(key for key, kind, *_ in [*found["untaken"], *waits] if kind in _KEPT))
