@@ -194,7 +194,9 @@ def test_a_rejected_edit_stays_rejected_until_it_is_edited_again(project: Projec
     project.say("down", "--now")
     project.edit("First", "Primo")
     up = project.say("up", "--daemon")
-    assert "Changed  plan: a in its file; done as before until you say so\nNext     muster plan sync plan" in up
+    assert (
+        "Changed  plan: a in its file; done as before until you say so\nNext     muster plan sync plan" in up
+    )
     assert conflicts_of(project, "a") == {"a": "edited"}
     project.say("plan", "sync", "plan", "--reject", "a")
     assert project.say("plan", "sync", "plan") == "plan  in step\n"

@@ -388,6 +388,26 @@ def test_what_waits_for_its_turn_is_not_begun_once_its_lease_may_be_over(
     assert not any(handle.task().retries or handle.task().losses for handle in handles)
 
 
+def test_what_expires_while_it_waits_in_its_batch_is_not_begun(
+    app: muster.App, monkeypatch: pytest.MonkeyPatch
+):
+    ran: list[int] = []
+    monkeypatch.setattr(function_worker, "GATHER_S", PATIENCE_S)  # they are quick on any machine
+
+    @app.task
+    def note(n: int) -> None:
+        ran.append(n)
+        time.sleep(1.5 * (n == 60))
+
+    late = note.with_options(expires="1s")
+    handles = app.enqueue([*(note.call(n) for n in range(62)), late.call(62), late.call(63)])
+    with app.running(batch=4):
+        for handle in handles[62:]:
+            with pytest.raises(muster.TaskFailed, match="expired"):
+                handle.result(PATIENCE_S)
+    assert ran == [*range(62)]
+
+
 def test_a_function_that_stops_by_itself_has_failed(app: muster.App):
     """Given back, it would begin again at once, for ever."""
     ran: list[int] = []

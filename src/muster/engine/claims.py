@@ -199,6 +199,9 @@ class Claims:
                     has_secrets=bool(text.has_secrets),
                     lease_s=attempt.lease_ms / 1000,
                     started=attempt.started_at_ms is not None,
+                    expires_s=None
+                    if task.expires_at_ms is None
+                    else max(0.0, (task.expires_at_ms - view.now.wall_ms) / 1000),
                 )
             )
         return tuple(jobs)

@@ -90,6 +90,8 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     server with other settings.  None: as it was told."""
     started: bool = False
     """With its claim, or before this answer was repeated."""
+    expires_s: float | None = None
+    """From this answer until nothing of it may begin any more; None: it does not expire."""
 
 
 class Claimed(Answer, frozen=True, kw_only=True):

@@ -191,7 +191,7 @@ class FunctionWorker(Holder):
         Of fresh ones as many start in one commit as have run within GATHER_S before, in this thread's batch
         before this one too, twice as many at most; where that is a whole batch, with their claim.
         """
-        many = self._many
+        many, claimed_s = self._many, self._paces.claim[1]
         given.sort(key=lambda one: not one[0].started)  # what might end this process comes after them
         while given:
             if (order := given[0][1].given) is not None:
@@ -201,16 +201,20 @@ class FunctionWorker(Holder):
                 continue
             chunk = given[: _startable([job for job, _ in given], many)]
             del given[: len(chunk)]
-            sent_s = self._paces.claim[1] if chunk[0][0].started else boot_s()
+            sent_s = claimed_s if chunk[0][0].started else boot_s()
             refused = self._start([job for job, _ in chunk if not job.started], ends)
             begun_s = time.monotonic()
             for job, orders in chunk:
                 if (job.task_id, job.epoch) in refused:
                     self._gone(job)
-                elif self._is_sure(job, max(sent_s, self._renewed_s)):
-                    ends.add(self._attempt(job, orders))
-                else:  # this process has stood still: somebody else may have done it by now
+                elif not self._is_sure(job, max(sent_s, self._renewed_s)):
+                    # This process has stood still: somebody else may have done it by now.
                     ends.add([c.Release(**_named(job), reason="its lease may be over, and it had not begun")])
+                elif job.expires_s is not None and boot_s() - claimed_s > job.expires_s:
+                    # Given back, it might be claimed again before the owner looks for what has expired.
+                    ends.add([_failed(job, ErrorKind.EXPIRED, "expired while it waited in its batch")])
+                else:
+                    ends.add(self._attempt(job, orders))
             took_s = time.monotonic() - begun_s
             many = min(2 * many, self._batch) if took_s < GATHER_S / 2 else max(1, many // 2)
             self._paces.many = many
