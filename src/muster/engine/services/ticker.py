@@ -42,7 +42,7 @@ class Due(NamedTuple):
 
 class Ticker(WorkspaceService):
     """Follows each plan's completions with a persisted cursor, so that a box that a person has un-ticked
-    since stays as the person left it.  A box that was not found is owed, for as long as its task is in the plan.
+    since stays as the person left it.  A box that was not found is owed, for as long as it takes.
 
     The first look goes through the events of all plans, any other through those since the last one.
     """
@@ -193,8 +193,8 @@ class Ticker(WorkspaceService):
             return str(error)
         self.written.setdefault(plan.id, {}).update((key, due[key].done) for key in found)
         owed = {key: one for key, one in (self._owed.get(plan.id, {}) | due).items() if key not in found}
-        owed = await self._of_plan(plan, owed)
-        told = _missing(owed)
+        # What was taken out stays among them: its box may stand in another plan's file, and is done.
+        told = _missing(await self._of_plan(plan, owed))
         self._warn(plan, told)
         kept = {key: one.done for key, one in owed.items()}
         await self._engine.execute(SetTicked(plan_id=plan.id, event_id=newest, owed=kept))
