@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from plan_world import PLAN, World
 
 from muster.engine.batch import drive
+from muster.engine.services.plan_standing import standing
 from muster.model import commands as c
 from muster.model.answers import Answer
 from muster.model.errors import Conflict, StoreRefused
@@ -131,6 +132,16 @@ def test_what_is_to_be_done_again_is_done_as_the_file_has_it_now(world: World, r
     assert (view.title, view.waits_for) == (("Anew", ("new",)) if readable else ("A", ()))
     if readable:
         assert world.rig.claim(slots=9)[0].key != "a"
+
+
+def test_what_becomes_a_question_while_somebody_asks_is_told(world: World) -> None:
+    """It is no difference any more then, and was no question when the standing was read."""
+    world.write("] A", "] Anew")
+    world.restart()
+    found = drive(world.rig.queries.sync_state("p"))
+    world.pass_s(40)
+    told = asyncio.run(standing(found, world.syncer, world.ticker))
+    assert ([one.key for one in told.conflicts], told.untaken) == (["a"], ())
 
 
 def test_a_group_that_has_nothing_below_it_any_more_is_asked_about(rig: Rig, tmp_path: Path) -> None:

@@ -121,6 +121,8 @@ class Untaken(NamedTuple):
     """As `PlanSynced.running`."""
     problem: str = ""
     """Why nothing but boxes was compared."""
+    waiting: tuple[FileConflict, ...] = ()
+    """What is asked about by then."""
 
 
 def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] | None = None) -> PlanSynced:

@@ -19,7 +19,7 @@ from muster.model.file_conflicts import (
     used_again,
     with_ways,
 )
-from muster.model.plan_sync import SyncFacts, Untaken, groups_told, too_early
+from muster.model.plan_sync import SyncFacts, SyncState, Untaken, groups_told, too_early
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.views import TaskView
@@ -123,10 +123,11 @@ class Compared(NamedTuple):
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
 
-    def without(self, known: Collection[Difference]) -> Untaken:
+    def without(self, state: SyncState) -> Untaken:
+        known = {conflict.about for conflict in state.conflicts}
         left = tuple(one for one in self.found if one not in known)
         running = tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
-        return Untaken(left, running, self.problem)
+        return Untaken(left, running, self.problem, state.waiting)
 
     def facts(
         self,

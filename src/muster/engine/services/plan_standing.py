@@ -21,9 +21,11 @@ async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> Pla
     except BadPlan as error:
         return found if not_there(error) else replace(found, problem=str(error))
     # What was refused is asked about as well; any other problem was that the file could not be read.
-    refused = any(one.why == found.problem for one in found.conflicts)
+    refused = any(one.why == found.problem for one in left.waiting)
     problem = left.problem or (found.problem if refused else "")
-    return replace(found, untaken=left.differences, running=left.running, problem=problem)
+    # A look in between may have made questions of what differed when `found` was read.
+    found = replace(found, conflicts=left.waiting, problem=problem)
+    return replace(found, untaken=left.differences, running=left.running)
 
 
 async def synced(plan: str, syncer: PlanSyncer, ticker: Ticker) -> PlanSynced:

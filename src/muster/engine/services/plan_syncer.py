@@ -461,7 +461,7 @@ class PlanSyncer(WorkspaceService):
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             compared = await self._compare(plan, state.edited)
-        return compared.without({conflict.about for conflict in state.conflicts})
+        return compared.without(state)
 
     async def rewrite(self, name: str) -> str:
         """Ticks the box of each completed task, also where a person has cleared it; why some wait."""
