@@ -397,7 +397,7 @@ def test_what_expires_while_it_waits_in_its_batch_is_not_begun(
     @app.task
     def note(n: int) -> None:
         ran.append(n)
-        time.sleep(1.5 * (n == 60))
+        time.sleep(1.5 * (n == 60))  # longer than those behind it may wait
 
     late = note.with_options(expires="1s")
     handles = app.enqueue([*(note.call(n) for n in range(62)), late.call(62), late.call(63)])

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.cli.output import clean, shell_word
+from muster.cli.plan_sync import few
 from muster.client.api import Api, plan_path
 from muster.model.errors import MusterError
 from muster.model.json_value import Json
 
 _KEPT = {"edited", "removed"}
 """Kinds of differences that are asked about, where nobody has watched the file."""
-NAMED_MAX = 5
 
 
 def changed_meanwhile(api: Api) -> Iterator[str]:
@@ -19,9 +19,7 @@ def changed_meanwhile(api: Api) -> Iterator[str]:
     try:
         for plan in api.get("/api/v1/plans"):
             if plan["source"] is not None and (keys := _differing(api.get(plan_path(plan["name"], "sync")))):
-                more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
-                named = f"{', '.join(map(clean, keys[:NAMED_MAX]))}{more}"
-                yield f"Changed  {clean(plan['name'])}: {named} in its file; done as before until you say so"
+                yield f"Changed  {clean(plan['name'])}: {few(keys)} in its file; done as before until you say so"
                 yield f"Next     muster plan sync {shell_word(plan['name'])} --status"
     except MusterError as error:
         yield f"Changed  nobody knows whether the files of plans were: {error.message}"

@@ -117,8 +117,7 @@ def show_files(files: Sequence[Json], screen: Screen) -> None:
     """Plans that are not in step with their files, a line or two each."""
     for found in files:
         waits = found["conflicts"]
-        named = ", ".join(clean(one["key"]) for one in waits[:NAMED_MAX])
-        named += f" and {len(waits) - NAMED_MAX} more" if len(waits) > NAMED_MAX else ""
+        named = few([one["key"] for one in waits])
         told = f"{counted(len(waits), 'change')} in its file: {named}" if waits else clean(found["problem"])
         screen.line(f"  {clean(found['plan'])}  {told}")
         screen.line(f"  next: {status_of(found['plan'])}")
@@ -176,6 +175,12 @@ def unticked(api: Api, name: str) -> str:
     return _unticked(api.post(plan_path(name, "tick"), {}))
 
 
+def few(keys: Sequence[str]) -> str:
+    """So many of them as a person reads."""
+    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
+    return f"{', '.join(map(clean, keys[:NAMED_MAX]))}{more}"
+
+
 def _unticked(found: Json) -> str:
     return f"not ticked yet: {clean(found['waits'])}" if found.get("waits") else ""
 
@@ -185,6 +190,5 @@ def _boxes(done: Json) -> str:
         return waits
     if not (keys := done["differ"]):
         return ""
-    more = f" and {len(keys) - NAMED_MAX} more" if len(keys) > NAMED_MAX else ""
     number = "1 box differs" if len(keys) == 1 else f"{len(keys)} boxes differ"
-    return f"{number}: {', '.join(map(clean, keys[:NAMED_MAX]))}{more}; {status_of(done['plan'])}"
+    return f"{number}: {few(keys)}; {status_of(done['plan'])}"

@@ -8,7 +8,6 @@ where it could be, a person is asked.
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress, product
@@ -20,6 +19,7 @@ from msgspec.structs import replace
 from muster.model.commands import Enqueue, Spec
 from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, is_barrier, key_part
 from muster.model.titles import LIKE, LIKE_ALONE, TELLING_WORDS, corrected, likeness, plain_words
+from muster.model.wording import same_or_new
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -59,12 +59,10 @@ def asked(doubts: Sequence[Doubt]) -> tuple[str, str]:
         told.append(f"{doubt.box} ({doubt.title!r}) may be {' or '.join(names)}")
     first = doubts[0]
     name = first.may_be[0].box
-    same, new = f"--same {shlex.quote(f'{name}={first.box}')}", f"--new-task {shlex.quote(first.box)}"
     ids = "; with an {#id} a box is known through every edit (muster plan ids --write)"
     return (
         "\n".join(["these boxes may be tasks that are there already; nothing was changed", *told]),
-        f"muster plan add FILE {same} if it is that task, or {new} if it is new work"
-        f"{'' if name == first.box else ids}",
+        f"muster plan add FILE {same_or_new(first.box, [name])}{'' if name == first.box else ids}",
     )
 
 

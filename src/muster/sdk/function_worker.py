@@ -17,7 +17,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from muster.client.crew import HttpCrew
-from muster.hosts.forked_child import keep_from_children
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved
 from muster.model.commands.base import LOG_CHUNK_BYTES_MAX, RESULT_BYTES_MAX
@@ -84,8 +83,7 @@ class FunctionWorker(Holder):
         batch: int = 1,
         orphan_grace_s: float,
     ) -> None:
-        self._forked = False
-        keep_from_children(self, FunctionWorker._leave_to_parent)
+        self._pid = os.getpid()
         threads = registration.slots
         registration = replace(registration, slots=threads * batch)
         super().__init__(crew, chance, registration, orphan_grace_s=orphan_grace_s, threads=threads)
@@ -361,12 +359,9 @@ class FunctionWorker(Holder):
             attempt.raise_if_stopped()  # it was cancelled for that
             raise
 
-    def _leave_to_parent(self) -> None:
-        self._forked = True
-
     def _end_if_forked(self, attempt: Attempting) -> None:
         """A child of the function that comes back to us has no thread of ours, and speaks for nobody."""
-        if self._forked:
+        if os.getpid() != self._pid:
             log.error("task %s has ended in a process that it forked: that one ends", attempt.job.key)
             os._exit(BROKEN)
 
