@@ -6,6 +6,7 @@ import os
 import signal
 from pathlib import Path
 
+import psutil
 from real_crew import crew, start
 
 from muster.hosts.local_host import LocalHost
@@ -62,3 +63,11 @@ def test_sigterm_lets_an_idle_worker_end_at_once(tmp_path: Path) -> None:
         os.kill(worker.pid, signal.SIGTERM)
         assert worker.wait(PATIENCE_S) == 0
         assert api.get("/api/v1/status")["status"]["workers"] == []
+
+
+def test_it_hears_sigterm_whichever_thread_the_kernel_gives_it_to(tmp_path: Path) -> None:
+    with crew(tmp_path, "owner", "worker") as (api, (_, worker)):
+        until(lambda: api.get("/api/v1/status")["status"]["workers"], "the worker is registered")
+        others = [thread.id for thread in psutil.Process(worker.pid).threads() if thread.id != worker.pid]
+        os.kill(others[-1], signal.SIGTERM)
+        assert worker.wait(PATIENCE_S) == 0

@@ -30,6 +30,7 @@ from muster.hosts.local_host import LocalHost, become_subreaper
 from muster.hosts.logs import always_about, log_as
 from muster.hosts.process import LocalLauncher
 from muster.hosts.process_tree import kill_recorded
+from muster.hosts.signal_thread import hear
 from muster.model.commands import Traits
 from muster.model.marks import TRAITS
 from muster.runtimes.chance import SystemChance
@@ -155,7 +156,7 @@ def run_worker(root: Path, server: str = "") -> int:
         gone=gone,
         registered=partial(others.forget, gone),
     )
-    signal.signal(signal.SIGTERM, lambda *_: worker.drain())
+    hear(signal.SIGTERM, worker.drain)
     if far is not None:
         far.upstream.keep_trees(attempts_at_work(project))
         threading.Thread(target=partial(_mind, far, project, config), name="owed", daemon=True).start()

@@ -170,6 +170,8 @@ def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, hel
 
 
 def _renew(project: Project, held: tuple[int, int], over: threading.Event) -> None:
+    # Only the main thread is to get them: while it waits for the CLI, another one's would not wake it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     while not over.wait(RENEW_S):
         try:
             with connect_to(project) as context:

@@ -101,7 +101,7 @@ class Holder:
     # -- what they all do
 
     def drain(self) -> None:
-        """Takes no new work; may be called from a signal handler."""
+        """Takes no new work.  From any thread, but not from a signal handler, which may interrupt `run`."""
         self._draining.set()
 
     def run(self) -> bool:
