@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from msgspec import convert
 
-from muster.app.core import policy_of
+from muster.app.engine_settings import policy_of
 from muster.app.parts import offers_of
 from muster.app.settings import KINDS, load_config
 from muster.cli import doctor

@@ -41,7 +41,7 @@ class World:
         self.restart()
         self.pass_s(3)
 
-    def restart(self, engine: Any = None) -> None:
+    def restart(self, engine: Any = None, looked: Callable[[], None] = lambda: None) -> None:
         """Another owner: it knows what is in the store."""
         rig, files = self.rig, LocalPlanFiles(folder=self.folder, now_s=self.wall_s)
         self.others = others = OtherFiles(engine or rig, self.titles, in_thread=at_once)
@@ -54,6 +54,7 @@ class World:
                 rules=FileRules(debounce_s=2.0, settle_s=30.0, in_reach=self.reachable),
                 wanted=self.wanted,
                 left=others.left,
+                looked=looked,
                 head_of=lambda _: self.head,
                 follow=lambda _: None,
                 wakeups=LocalWakeups(),

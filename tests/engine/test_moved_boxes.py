@@ -180,7 +180,7 @@ def test_what_was_edited_here_is_not_lost_where_its_box_is_now(two: TwoFiles, wh
     assert "it was edited here (description): --accept drops that" in two.conflicts["c"]
     two.paste()
     two.pass_s(60)
-    assert two.both == ("PENDING", "")
+    assert two.both == ("PAUSED", "")
     asyncio.run(two.syncer.decide("p", True, ["c"], "ada"))
     two.pass_s(40)
     assert two.both == ("CANCELLED", "PENDING") and two.conflicts == {}
@@ -190,7 +190,7 @@ def test_a_box_of_an_edited_task_that_is_put_back_or_done_asks_nobody(two: TwoFi
     two.rig.do(EditTask(task_id=two.rig.id("p/c"), actor="ada", given={"title": "C of ada"}))
     two.cut()
     two.pass_s(60)
-    assert two.status("p/c") == "PENDING" and "it was edited here (title)" in two.conflicts["c"]
+    assert two.status("p/c") == "PAUSED" and "it was edited here (title)" in two.conflicts["c"]
     two.write(text=PLAN)
     two.pass_s(40)
     assert two.conflicts == {} and two.rig.views()["c"].title == "C of ada"

@@ -191,7 +191,7 @@ def test_what_comes_with_a_moved_head_waits(world: World, late: int) -> None:
         world.head = "h2"
     world.pass_s(40)
     assert now == "h1" and set(world.conflicts) == ({"b"} if late else {"a", "b"})
-    assert world.statuses["a"] == ("COMPLETED" if late else "PENDING")
+    assert world.statuses["a"] == ("COMPLETED" if late else "PAUSED")
     world.write("] C", "] Cee")
     world.pass_s(40)
     assert world.rig.views()["c"].title == "Cee", "HEAD stands as it stood then"
@@ -237,7 +237,7 @@ def test_more_than_five_at_once_wait(world: World) -> None:
     assert set(world.conflicts) == {f"t{n}" for n in range(3, 9)}
     world.write(*(word for n in range(3) for word in (f"[ ] T{n}", f"[x] T{n}")))
     world.pass_s(3)
-    assert [world.statuses[f"t{n}"] for n in (0, 1, 2, 3)] == ["COMPLETED"] * 3 + ["PENDING"]
+    assert [world.statuses[f"t{n}"] for n in (0, 1, 2, 3)] == ["COMPLETED"] * 3 + ["PAUSED"]
 
 
 def test_an_old_buffer_that_is_written_back_is_ticked_again(world: World) -> None:
@@ -422,7 +422,8 @@ def test_no_word_of_a_person_ends_a_group_before_its_tasks(world: World) -> None
     for keys in ["g"], ["d", "g"]:
         with pytest.raises(Conflict, match=f"g: {OPEN_BELOW}; nothing was changed"):
             asyncio.run(world.syncer.decide("p", True, keys, "ada"))
-        assert {world.statuses["g"], world.statuses["d"]} == {"PENDING"} and {*world.conflicts} == {"d", "g"}
+        assert (world.statuses["g"], world.statuses["d"]) == ("PENDING", "PAUSED")
+        assert {*world.conflicts} == {"d", "g"}
     said = asyncio.run(world.syncer.decide("p", True, [], "ada"))
     assert said.done == "accepted: d; not accepted: g" and {*world.conflicts} == {"g"}
     assert (world.statuses["g"], world.statuses["d"]) == ("PENDING", "COMPLETED")

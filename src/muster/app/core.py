@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from muster.app.branches import LocalBranches
 from muster.app.channels import channels_of, plans_of
+from muster.app.engine_settings import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import logged_heads, open_store, signer_of, vault_of
 from muster.app.parts import local_trees, make_state_dir, readers_of, repository_of
@@ -31,7 +32,6 @@ from muster.engine.incarnation import PROJECT
 from muster.engine.intents import Intents
 from muster.engine.left_off import left_off_ms
 from muster.engine.moved_boxes import OtherFiles, all_left
-from muster.engine.policy import Policy
 from muster.engine.queries import Queries
 from muster.engine.service import Service
 from muster.engine.services.coordinator import coordinator
@@ -72,8 +72,6 @@ from muster.model.errors import (
 )
 from muster.model.notify import ChannelPlan
 from muster.model.plan_sync import PlanSynced
-from muster.model.retention import Retention
-from muster.model.retry import RetryPolicy
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import CrewStatus
 from muster.model.webhooks import sealed_for
@@ -93,52 +91,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
-def policy_of(config: Config, hostname: str = "", *, writers: frozenset[str] = frozenset()) -> Policy:
-    """`writers` are the agents that share one folder for what they write."""
-    task = config.task
-    return Policy(
-        retry=RetryPolicy(
-            first_s=task.backoff_first_s,
-            cap_s=task.backoff_cap_s,
-            losses_max=task.losses_max,
-            rounds_max=task.rounds,
-        ),
-        lease_s=config.health.lease_s,
-        leases={agent.name: config.lease_of(agent) for agent in config.agents.values() if agent.heartbeat_s},
-        remote_lease_s=config.health.remote_lease_s,
-        starts_workers=not config.serve.shared,
-        heartbeat_s=config.health.heartbeat_s,
-        claim_lease_s=config.health.claim_lease_s,
-        agent_slots={agent.name: agent.slots for agent in config.agents.values() if agent.slots is not None},
-        writers=writers,
-        limits=config.limits,
-        pools={agent.name: agent.pool for agent in config.agents.values()},
-        budget_task_microusd=_microusd(config.budget.task_usd),
-        budget_plan_microusd=_microusd(config.budget.plan_usd),
-        failures_max=task.failures_max,
-        waiting_max=task.waiting_max,
-        profiles=config.profiles,
-        scripts=frozenset(agent.name for agent in config.agents.values() if agent.prompt == "script"),
-        usual_agent=config.default_agent,
-        timeout_s=int(task.timeout_s),
-        retries=task.retries,
-        hostname=hostname,
-    )
-
-
-def _microusd(usd: float | None) -> int | None:
-    return None if usd is None else round(usd * 1e6)
-
-
-def retention_of(config: Config) -> Retention:
-    kept = config.retention
-    return Retention(
-        events_s=kept.events_s,
-        logs_s=kept.logs_s,
-        idempotency_s=kept.idempotency_s,
-        tasks_s=kept.tasks_s,
-    )
+FIRST_LOOK_S = 2.0
+"""How long whoever claims waits for a look at plans' files at most: a disk may be away."""
 
 
 class Owner:
@@ -193,8 +147,9 @@ class Owner:
             # A command that is its own owner ends before anybody would hear it.
             self.runtime = runtime_of(self._config.runtime if self.long_lived else RuntimeSettings())
             self.wakeups = self.runtime.wakeups
+            self._core = Engine(self.store, SystemChance(), self._policy, self.signer.grants(), self.vault)
             self.batcher = Batcher(
-                Engine(self.store, SystemChance(), self._policy, self.signer.grants(), self.vault),
+                self._core,
                 self.clock.now,
                 self.wakeups.publish,
                 slow_ms=own_stall_ms(self._config.health.lease_s),
@@ -384,6 +339,7 @@ class Owner:
             rules=FileRules(debounce_s=plan.debounce_s, settle_s=plan.settle_s, in_reach=self._in_reach),
             wanted=reader.wanted,
             left=self._engine.left,
+            looked=self._open_claims,
             head_of=reader.head_of,
             follow=lambda sources: self._watch.follow(reader.paths(sources)),
             wakeups=self.wakeups,
@@ -432,7 +388,15 @@ class Owner:
         assert self._reconciler is not None
         return await self._reconciler.reconcile()
 
-    def services(self) -> list[Service]:
+    def _open_claims(self) -> None:
+        if self._core.claims.closed_until_ms:
+            self._core.claims.closed_until_ms = 0
+            self.wakeups.wake_all()
+
+    async def services(self) -> list[Service]:
+        """Until plans and their files were compared, nothing is given out: what waits may be otherwise by now."""
+        if await self._reads.plan_sources():
+            self._core.claims.closed_until_ms = self.clock.now().mono_ms + int(FIRST_LOOK_S * 1000)
         led = coordinator(
             self.clock,
             self.store.reads,

@@ -194,6 +194,7 @@ class EmbeddedOwner:
                 raise halted
             await owner.take_over()
             await owner.batcher.of(DEFAULT_WORKSPACE).execute(c.SetCrew(status=CrewStatus.RUNNING))
+            services = await owner.services()
             self._owner, self._web = owner, owner.backend()
             self._app = build(self._web)
             self._app.prepare()
@@ -203,7 +204,7 @@ class EmbeddedOwner:
                 await until_closed(
                     self._web,
                     serve(self._app, listening, self._web.closing),
-                    *(service.run() for service in owner.services()),
+                    *(service.run() for service in services),
                     mind_files(path, owner, lambda again: serve(self._app, again, self._web.closing)),
                 )
             await owner.tick_boxes()

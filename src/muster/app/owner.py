@@ -48,6 +48,7 @@ async def _own(project: Project, config: Config) -> None:
             await owner.take_over()
         else:
             log.critical("%s; reads go on", halted.message)
+        services = await owner.services() if halted is None else []
         web = owner.backend()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -59,7 +60,7 @@ async def _own(project: Project, config: Config) -> None:
             await until_closed(
                 web,
                 serve_all(app, listening, web, config.serve),
-                *(service.run() for service in (owner.services() if halted is None else ())),
+                *(service.run() for service in services),
                 _mind_supervisor(project, owner, web),
                 *traced_moves(owner.store.reads),
                 mind_files(path, owner, lambda again: serve(app, again, web.closing)),

@@ -18,7 +18,7 @@ from typing import Self
 
 from muster.app.away_watch import StoreWatch
 from muster.app.channels import channels_of, plans_of
-from muster.app.core import policy_of, retention_of
+from muster.app.engine_settings import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
 from muster.app.key import joining, lacking_key, logged_heads, signer_of
 from muster.app.parts import make_state_dir, readers_of

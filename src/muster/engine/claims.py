@@ -37,6 +37,8 @@ TOUCHING_MAX = 100
 class Claims:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
+        self.closed_until_ms = 0
+        """By this host's clock for leases: nothing is given out before."""
 
     async def claim(self, view: View, command: c.Claim) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
@@ -59,7 +61,7 @@ class Claims:
         if worker.draining or crew is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=worker.draining or crew is CrewStatus.STOPPED)
         free = min(command.slots, worker.slots - len(held))
-        if free <= 0:
+        if free <= 0 or view.here.mono_ms < self.closed_until_ms:
             return Claimed(jobs=())
         known = await known_pools(view)
         if known:

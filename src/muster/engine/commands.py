@@ -30,7 +30,7 @@ from muster.engine.leader import lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
-from muster.engine.plan_files import join_file, set_sync, set_ticked
+from muster.engine.plan_files import free_held, join_file, set_sync, set_ticked
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
@@ -101,8 +101,8 @@ class Engine:
         self._inputs = Inputs(vault, grants)
         self._enqueuer = Enqueuer(policy, self._inputs)
         self._plan_updater = PlanUpdater(self._enqueuer)
-        self._claims = Claims(policy)
-        self._manual = Manual(self._claims, policy.claim_lease_s)
+        self.claims = Claims(policy)
+        self._manual = Manual(self.claims, policy.claim_lease_s)
         self._workers, self._plans = Workers(policy), Plans(policy.failures_max)
         self._spending = Spending(policy, self._plans.named, self._plans.over_budget)
         self._access, self._webhooks = Access(), Webhooks(chance)
@@ -283,7 +283,7 @@ class Engine:
         await self._finish(view, claims=bool(claims))
         given = []
         for i, claim in claims:
-            claimed = await self._settled(self._claims.claim, view, claim)
+            claimed = await self._settled(self.claims.claim, view, claim)
             if isinstance(claimed, Claimed) and claimed.jobs:
                 given.append(claim)
             outcomes[i] = _with_next(outcomes[i], claimed)
@@ -460,6 +460,7 @@ class Plans:
         for name in sorted(await view.tx.plan_names()):
             if (plan := await view.tx.plan_by_name(name)) is not None:
                 await self._keep(view, plan, breaker.leave_file(plan, COORDINATOR, view.now))
+                await free_held(view, plan.id)
 
     async def resume(self, view: View, command: c.ResumePlan) -> PlanMoved:
         plan = await self.named(view, command.plan)

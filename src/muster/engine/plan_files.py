@@ -12,7 +12,9 @@ from muster.model import commands as c
 from muster.model.answers import Done
 from muster.model.edited_elsewhere import noted, without_agreed
 from muster.model.edits import KeptTask, RenameBox, task_fields_of
+from muster.model.people import THE_FILE
 from muster.model.plan_sync import JoinFile, SetSync
+from muster.model.states import MAY_BEGIN, PauseReason, TaskStatus
 
 
 async def set_ticked(view: View, command: c.SetTicked) -> Done:
@@ -49,9 +51,11 @@ async def join_file(view: View, command: JoinFile) -> Done:
 
 
 async def set_sync(view: View, command: SetSync) -> Done:
+    before = await view.tx.sync_state(command.plan_id)
+    held = await _hold(view, {*before.held}, command.hold, command.free)
     await view.flush()
-    edited = without_agreed((await view.tx.sync_state(command.plan_id)).edited, command.agreed)
-    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited))
+    edited = without_agreed(before.edited, command.agreed)
+    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited, held=held))
     plan = await view.tx.plan(command.plan_id)
     if command.said and plan is not None:
         decision = breaker.noted(plan, "plan_synced", command.said, command.actor, view.now)
@@ -59,3 +63,26 @@ async def set_sync(view: View, command: SetSync) -> Done:
         assert decision.event is not None
         view.record(decision.event)
     return Done()
+
+
+async def free_held(view: View, plan_id: int) -> None:
+    """Its file says nothing any more."""
+    state = await view.tx.sync_state(plan_id)
+    if state.held:
+        await _hold(view, {*state.held}, (), state.held)
+        await view.tx.set_sync_state(plan_id, replace(state, held=()))
+
+
+async def _hold(view: View, held: set[int], hold: tuple[int, ...], free: tuple[int, ...]) -> tuple[int, ...]:
+    """Those that are held by then: meanwhile one may have begun, or become a person's."""
+    await view.load((*hold, *free))
+    for number in free:
+        task = view.task(number)
+        if task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.FILE:
+            view.run(number, c.Resume(task_id=number, actor=THE_FILE))
+    for number in hold:
+        task = view.task(number)
+        if task.status in MAY_BEGIN and not task.is_group:
+            view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=PauseReason.FILE))
+            held.add(number)
+    return tuple(sorted(held - {*free}))

@@ -39,7 +39,7 @@ from muster.model.plan_sync import PlanSynced, boxes_differ, kept_standing
 from muster.model.pools import Pools, pools_of
 from muster.model.rows import ANY_AGENT, ROOM, WorkerRow, agent_views, worker_view
 from muster.model.spending import ledger_of
-from muster.model.states import HELD, JUDGED, CrewStatus, TaskStatus
+from muster.model.states import HELD, JUDGED, MAY_BEGIN, CrewStatus
 from muster.model.task import Attempt, Now
 from muster.model.touches import Touching
 from muster.model.usage import total
@@ -119,7 +119,6 @@ REFUSED_MAX = 100
 CLAIMS_PAGE = 500
 HELD_MAX = 1000
 
-_WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 _NO_FACTS = CrewFacts(now_ms=0, crew=CrewStatus.RUNNING, free={}, unfit={})
 
 
@@ -195,7 +194,7 @@ class Queries:
     async def tasks(self, selection: TaskFilter) -> list[TaskView]:
         views = await self._reads.task_views(selection)
         # What waits does so for something that its row does not say; everything else tells by itself.
-        waiting = any(view.status in _WAITING for view in views)
+        waiting = any(view.status in MAY_BEGIN for view in views)
         touching = tuple(await self._reads.touching())
         facts = await self._facts(touching) if waiting else replace(_NO_FACTS, touching=touching)
         if self._policy.hostname and any(view.worker for view in views):

@@ -9,11 +9,9 @@ from msgspec.structs import replace
 from muster.engine.policy import Policy
 from muster.engine.spending import SPENT
 from muster.model.spending import OWN_BUDGET, PLAN_BUDGET, Ledger, ledger_of
-from muster.model.states import PauseReason, TaskStatus
+from muster.model.states import MAY_BEGIN, PauseReason
 from muster.model.views import PlanView, TaskView
 from muster.ports.store import Reads
-
-_WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
 
 
 async def told_plans(reads: Reads, policy: Policy, views: Iterable[PlanView]) -> list[PlanView]:
@@ -55,7 +53,7 @@ async def told_tasks(
 
 def _task(view: TaskView, own: bool, plans: set[str]) -> TaskView:
     of_plan = view.plan in plans and (
-        view.paused_reason is PauseReason.BUDGET or (view.status in _WAITING and not view.unmet)
+        view.paused_reason is PauseReason.BUDGET or (view.status in MAY_BEGIN and not view.unmet)
     )
     found = (*((OWN_BUDGET,) if own else ()), *((PLAN_BUDGET,) if of_plan else ()))
     return replace(view, budgets_used_up=found) if found else view

@@ -64,6 +64,8 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
     edited: Edited = {}
+    held: tuple[Id, ...] = ()
+    """Tasks that were paused because their boxes say otherwise."""
 
     @property
     def waiting(self) -> tuple[FileConflict, ...]:
@@ -84,6 +86,10 @@ class SetSync(Command, frozen=True, kw_only=True):
     """For the audit; empty: nothing was changed by it."""
     agreed: Edited = msgspec.field(default_factory=dict)
     """What the file says by now as its tasks do; what else was edited is kept as it is."""
+    hold: tuple[Id, ...] = ()
+    """Tasks that nobody is to begin ..."""
+    free: tuple[Id, ...] = ()
+    """... and those that may be begun again."""
 
 
 class JoinFile(Command, frozen=True, kw_only=True):
@@ -107,6 +113,8 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """What differs, and is neither taken in nor asked about yet."""
     running: tuple[str, ...] = ()
     """Keys of what is untaken for as long as its task runs."""
+    by_settings: tuple[str, ...] = ()
+    """Keys of what is untaken and was not edited: the settings say otherwise by now."""
     waits: str = ""
     """Why boxes of completed tasks are not ticked yet, or which; empty where all are."""
     edited: tuple[str, ...] = ()
@@ -119,6 +127,8 @@ class Untaken(NamedTuple):
     differences: tuple[Difference, ...] = ()
     running: tuple[str, ...] = ()
     """As `PlanSynced.running`."""
+    by_settings: tuple[str, ...] = ()
+    """As `PlanSynced.by_settings`."""
     problem: str = ""
     """Why nothing but boxes was compared."""
     waiting: tuple[FileConflict, ...] = ()
@@ -172,6 +182,8 @@ class SyncFacts(NamedTuple):
     """As `groups_told`."""
     again: Mapping[str, str] = MappingProxyType({})
     """As `used_again`."""
+    by_settings: Collection[str] = ()
+    """As `changed_by_settings`: nobody has edited these."""
 
 
 class SyncVerdict(NamedTuple):
@@ -387,6 +399,8 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
         return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
     if why := _edited_told(one, status, facts) or _emptied_told(one, facts):
         return why
+    if one.kind is FileChange.EDITED and one.key in facts.by_settings:
+        return ""
     if facts.git:
         return facts.git
     if one.kind is FileChange.EDITED and one.key in facts.both:

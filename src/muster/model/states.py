@@ -121,6 +121,8 @@ class PauseReason(StrEnum):
     BREAKER = "breaker"
     HAND = "hand"
     """A person takes it over as soon as its agent has stopped: somebody works on it."""
+    FILE = "file"
+    """Its box says otherwise than it does: nobody begins it before that is settled."""
 
 
 TAKE_OVER_S = 30.0
@@ -128,6 +130,8 @@ TAKE_OVER_S = 30.0
 
 BY_A_PERSON = frozenset({PauseReason.USER, PauseReason.HAND})
 """Who has paused it has not forgotten it, and may take it."""
+_ASKED_ELSEWHERE = BY_A_PERSON | {PauseReason.FILE}
+"""What is asked of a plan's file is asked for all its tasks together."""
 
 
 class FailedDependency(StrEnum):
@@ -141,6 +145,8 @@ class FailedDependency(StrEnum):
 _T = TaskStatus
 FINAL = frozenset({_T.COMPLETED, _T.FAILED, _T.CANCELLED, _T.ARCHIVED})
 HELD = frozenset({_T.ASSIGNED, _T.RUNNING})
+MAY_BEGIN = frozenset({_T.PENDING, _T.ABORTED})
+"""Now, or once its time has come and what it waits for is done."""
 
 TASK_MOVES: dict[TaskStatus, frozenset[TaskStatus]] = {
     _T.PENDING: frozenset({_T.ASSIGNED, _T.RUNNING, _T.PAUSED, _T.COMPLETED, _T.FAILED, _T.CANCELLED}),
@@ -172,6 +178,5 @@ FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
 
 def asks_a_person(status: TaskStatus, paused: PauseReason | None) -> bool:
     """Whether that status alone says that nothing moves the task before a person does something."""
-    # Who has paused a task has not forgotten it.
-    waits = status is TaskStatus.PAUSED and paused not in BY_A_PERSON
+    waits = status is TaskStatus.PAUSED and paused not in _ASKED_ELSEWHERE
     return waits or status is TaskStatus.FAILED

@@ -30,7 +30,15 @@ from muster.model.states import (
 from muster.model.task import BY_HAND, CANCELLED, REMOVED
 from muster.model.touches import Touching, meeting, overlap
 from muster.model.views import AttemptView, PlanView, TaskView
-from muster.model.wording import ACCEPTED, FOR_REVIEW, FOR_YOU, SENT_BACK, counted, refused_words
+from muster.model.wording import (
+    ACCEPTED,
+    FOR_REVIEW,
+    FOR_YOU,
+    OTHERWISE,
+    SENT_BACK,
+    counted,
+    refused_words,
+)
 
 
 class OfflineProgram(Struct, frozen=True):
@@ -226,6 +234,8 @@ def _paused(task: TaskView) -> str:
             return _over_budget(task)
         case PauseReason.REVIEW:
             return _for_review(task)
+        case PauseReason.FILE:
+            return f"waits, because {OTHERWISE}: `muster plan sync {task.plan} --status` tells how"
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:

@@ -18,6 +18,8 @@ FOR_REVIEW, SENT_BACK, ACCEPTED = "for review", "sent back", "accepted"
 """How an attempt stands whose work was to be looked at."""
 OPEN_BELOW = "tasks below it are still to be done: tick those, and its box is ticked with the last of them"
 """Of a group whose box was ticked: there is nothing to accept."""
+OTHERWISE = "its box in the plan's file says otherwise"
+"""Of a task that is held until that is settled."""
 MAY_IT = "may it do this?"
 """How every question begins that is answered by allowing something, or not."""
 

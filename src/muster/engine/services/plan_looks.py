@@ -122,12 +122,15 @@ class Compared(NamedTuple):
     """As `Identity.joined`."""
     problem: str = ""
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
+    by_settings: frozenset[str] = frozenset()
+    """As `SyncFacts.by_settings`."""
 
     def without(self, state: SyncState) -> Untaken:
         known = {conflict.about for conflict in state.conflicts}
         left = tuple(one for one in self.found if one not in known)
         running = tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
-        return Untaken(left, running, self.problem, state.waiting)
+        settled = tuple(sorted(self.by_settings & {one.key for one in left}))
+        return Untaken(left, running, settled, self.problem, state.waiting)
 
     def facts(
         self,
@@ -157,6 +160,7 @@ class Compared(NamedTuple):
             edited=edited,
             groups=groups_told(self.whole),
             again=used_again(self.specs, self.whole),
+            by_settings=self.by_settings,
         )
 
     def refused(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import WorkspaceService
+from muster.engine.services.plan_applier import PlanApplier
 from muster.engine.services.plan_looks import (
     GONE_S,
     Compared,
@@ -22,26 +22,23 @@ from muster.engine.services.plan_looks import (
     done_of,
     file_gone,
     listed,
+    not_there,
     read_there,
 )
 from muster.engine.services.ticker import Ticker, rest_s
-from muster.model.answers import Enqueued
-from muster.model.commands import CompleteByPerson, Retry, Spec
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
-from muster.model.edits import BoxName, KeptTask, PlanUpdated, UpdatePlan, compare
-from muster.model.errors import BadPlan, BoxesMoved, CallerError, NotFound
-from muster.model.file_conflicts import Difference, FileChange, FileConflict, refusal
+from muster.model.edits import BoxName, UpdatePlan, compare
+from muster.model.errors import BadPlan, NotFound
+from muster.model.file_conflicts import FileChange, refusal
+from muster.model.held_back import AS_IT_IS, HeldBack, as_before, changed_by_settings, held_back
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
     BOX_CHANGES,
-    UNPROVED,
     JoinFile,
     PlanSynced,
     SetSync,
     SyncState,
-    SyncVerdict,
-    TakeTicks,
     Untaken,
     boxes_differ,
     by_keys,
@@ -54,7 +51,6 @@ from muster.model.plan_sync import (
 from muster.model.rows import Plan
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
-from muster.model.wording import OPEN_BELOW
 from muster.ports.engine import Execute
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.runtime import PLAN_FILES, Clock, Wakeups
@@ -65,8 +61,18 @@ log = logging.getLogger(__name__)
 _NONE: Edited = {}
 STEP_S = 0.05
 """It never looks more often."""
-Glance = tuple[Mark | None, bool, str | None]
-"""At a file that is not read: its mark, whether only we have changed it, where its checkout stands."""
+
+
+class _Glance(NamedTuple):
+    """At a file that is not read."""
+
+    mark: Mark | None
+    ours: bool
+    """Only we have changed it."""
+    head: str | None
+    """Where its checkout stands."""
+
+
 PATIENCE = 5
 """So many times the debounce a file may go on changing before it is looked at all the same."""
 
@@ -90,18 +96,21 @@ class PlanSyncer(WorkspaceService):
         head_of: Callable[[str], str | None],
         follow: Callable[[list[str]], None],
         left: Left = all_left,
+        looked: Callable[[], None] = lambda: None,
         wakeups: Wakeups,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
         """`wanted` reads a plan that went on in some order so far, for programs that are agents; raises BadPlan;
         `head_of` says where the checkout around a file stands, None where git is changing it just now; `follow`
-        has hints published when something happens around these files; `left` says which boxes went elsewhere."""
+        has hints published when something happens around these files; `left` says which boxes went elsewhere;
+        `looked` is called once all files have been compared for the first time."""
         super().__init__(clock, reads, engine)
         self._files, self._ticker = files, ticker
-        self._policy, self._rules = policy, rules
+        self._policy, self._rules, self._applier = policy, rules, PlanApplier(engine, rules)
         self._wanted, self._head_of, self._follow = wanted, head_of, follow
         self._left = left
         self._wakeups, self._in_thread = wakeups, in_thread
+        self._looked: Callable[[], None] | None = looked
         self._known: dict[int, KnownFile] = {}
         self._followed: list[str] = []
 
@@ -133,18 +142,26 @@ class PlanSyncer(WorkspaceService):
         now_ms, event = self.clock.now().wall_ms, await self._reads.last_event_id()
         asked = [(plan.source or "", one.mark) for plan, one in zip(plans, known, strict=True)]
         glances = await self._in_thread(self._glance, asked)
-        for plan, one, glance in zip(plans, known, glances, strict=True):
-            await self._consider(plan, one, glance, now_ms, event)
+        try:
+            for plan, one, glance in zip(plans, known, glances, strict=True):
+                if self._looked is not None and glance.mark is not None and glance.head is not None:
+                    await self.look(plan, glance.head)
+                else:
+                    await self._consider(plan, one, glance, now_ms, event)
+        finally:
+            if self._looked is not None:
+                self._looked()
+                self._looked = None
 
-    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[Glance]:
+    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[_Glance]:
         """In a thread: a disk may be away."""
         sources = [source for source, _ in asked]
         if sources != self._followed:
             self._follow(sources)
             self._followed = sources
-        return [(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
+        return [_Glance(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
 
-    async def _consider(self, plan: Plan, known: KnownFile, glance: Glance, now_ms: int, event: int) -> None:
+    async def _consider(self, plan: Plan, known: KnownFile, glance: _Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
@@ -182,12 +199,22 @@ class PlanSyncer(WorkspaceService):
             known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
             state = await self._reads.sync_state(plan.id)
             if state.problem != (problem := file_gone(plan, await self._reads.kept_tasks(plan.id))):
-                await self._keep(plan, replace(state, problem=problem))
+                await self._keep(plan, replace(state, problem=problem), held=HeldBack(free=state.held))
 
     async def _keep(
-        self, plan: Plan, state: SyncState, said: str = "", actor: str = THE_FILE, agreed: Edited = _NONE
+        self,
+        plan: Plan,
+        state: SyncState,
+        said: str = "",
+        actor: str = THE_FILE,
+        *,
+        agreed: Edited = _NONE,
+        held: HeldBack = AS_IT_IS,
     ) -> None:
-        kept = SetSync(plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed)
+        hold, free = held
+        kept = SetSync(
+            plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed, hold=hold, free=free
+        )
         await self._engine.execute(kept)
 
     async def sync(self, name: str) -> PlanSynced:
@@ -270,6 +297,7 @@ class PlanSyncer(WorkspaceService):
             edited_in_both(diff, edited),
             settled,
             identity.joined,
+            by_settings=changed_by_settings(diff.changed, known.tasks),
         )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -282,12 +310,16 @@ class PlanSyncer(WorkspaceService):
         began_s, watched_ms = self._now_s, known.seen_ms
         known.event = await self._reads.last_event_id()
         try:
-            compared = await self._compare(plan, state.edited, whole=whole or bool(state.conflicts))
+            compared = await self._compare(
+                plan, state.edited, whole=whole or bool(state.conflicts or state.held)
+            )
         except (BadPlan, OSError) as error:
             known.first_s, known.problem, known.boxes = None, str(error), {}
             if state.problem != str(error):
                 log.warning("plan %s is not in step with its file: %s", plan.name, error)
-                await self._keep(plan, replace(state, problem=str(error)))
+                gone = isinstance(error, BadPlan) and not_there(error)
+                held = HeldBack(free=state.held) if gone else AS_IT_IS
+                await self._keep(plan, replace(state, problem=str(error)), held=held)
             return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
         seen, kept, found, unread = compared.seen, compared.kept, compared.found, compared.problem
         if seen.written:
@@ -304,9 +336,10 @@ class PlanSyncer(WorkspaceService):
         if compared.joined:
             ids = tuple(task.id for task in compared.joined)
             await self._engine.execute(JoinFile(task_ids=ids))
-        status = {key: task.status for key, task in kept.items()}
-        verdict = judge(found, status, state.conflicts, known.fresh, facts)
-        told, waits, refused = await self._apply(plan, compared._replace(found=found), verdict, watched_ms)
+        verdict = judge(found, as_before(state.held, kept), state.conflicts, known.fresh, facts)
+        told, waits, refused = await self._applier.apply(
+            plan, compared._replace(found=found), verdict, watched_ms, now_ms
+        )
         problem = refused or unread
         conflicts, fresh = [*verdict.conflicts, *waits], verdict.fresh
         if unread:
@@ -322,8 +355,9 @@ class PlanSyncer(WorkspaceService):
             told.append(f"ticked again: {listed(again)}")
         if compared.joined:
             told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
-        if told or after != state or compared.agreed:
-            await self._keep(plan, after, "; ".join(told), agreed=compared.agreed)
+        held = held_back(state.held, conflicts, fresh, kept, compared.by_settings)
+        if told or after != state or compared.agreed or any(held):
+            await self._keep(plan, after, "; ".join(told), agreed=compared.agreed, held=held)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, facts.beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
         known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
@@ -331,69 +365,6 @@ class PlanSyncer(WorkspaceService):
         self._ticker.written.pop(plan.id, None)
         self._ticker.again(plan.id, again)
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
-
-    async def _apply(
-        self, plan: Plan, compared: Compared, verdict: SyncVerdict, watched_ms: int | None
-    ) -> tuple[list[str], list[FileConflict], str]:
-        """What was done, what waits all the same, and why something was refused."""
-        told: list[str] = []
-        waits: list[FileConflict] = []
-        problem, now_ms = "", self.clock.now().wall_ms
-        for step, apply in (
-            (verdict.ticks, partial(self._tick, plan, compared.kept, watched_ms)),
-            (verdict.changes, partial(self._change, compared.command, compared.found)),
-        ):
-            try:
-                done, unproved = await apply(step) if step else ([], ())
-            except CallerError as error:
-                # Nothing of this step was changed; as a conflict it is not tried again each time.
-                problem, again = str(error), isinstance(error, BoxesMoved)  # since they were compared
-                waits += [FileConflict.of(one, problem, now_ms, moved=again) for one in step]
-            else:
-                told += done
-                groups = {key for key, task in compared.kept.items() if task.is_group}
-                why = {key: OPEN_BELOW if key in groups else UNPROVED for key in unproved}
-                waits += [FileConflict.of(one, why[one.key], now_ms) for one in step if one.key in why]
-        return told, waits, problem
-
-    async def _tick(
-        self,
-        plan: Plan,
-        kept: Mapping[str, KeptTask | TaskView],
-        watched_ms: int | None,
-        step: tuple[Difference, ...],
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """What was done, and which of them prove nothing."""
-        done = await self._engine.execute(
-            TakeTicks(
-                plan=plan.name,
-                source=plan.source,
-                tasks=tuple(
-                    Spec(key=key, title=(task := kept[key]).title, is_group=task.is_group, done=True)
-                    for key, *_ in step
-                ),
-                actor=THE_FILE,
-                in_reach=self._rules.in_reach,
-                watched_ms=watched_ms,
-            )
-        )
-        assert isinstance(done, Enqueued)
-        told = [f"completed: {listed(done.completed)}"] if done.completed else []
-        return told, done.unproved
-
-    async def _change(
-        self, command: UpdatePlan | None, found: Iterable[Difference], step: tuple[Difference, ...]
-    ) -> tuple[list[str], tuple[str, ...]]:
-        """What was done; as `_tick`."""
-        assert command is not None, "it was read for these"
-        leave = {one.key for one in found} - {one.key for one in step}
-        done = await self._engine.execute(replace(command, leave=frozenset(leave), own=True))
-        assert isinstance(done, PlanUpdated)
-        kinds: dict[str, list[str]] = {}
-        for one in step:
-            if one.key not in done.unproved:
-                kinds.setdefault(one.kind, []).append(one.key)
-        return [f"{kind}: {listed(keys)}" for kind, keys in kinds.items()], done.unproved
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
         """A person's word on what waits: the file is right, or the plan is; of these tasks, or of all.
@@ -424,36 +395,19 @@ class PlanSyncer(WorkspaceService):
                 if command is not None:
                     apart = frozenset(one.task.id for one in compared.moved)
                     command = replace(command, actor=actor, apart=apart)
-                await self._accept(command, kept, found, current, actor)
+                await self._applier.accept(command, kept, found, current, actor)
             after, marks = decided(state, chosen, found, accept=accept)
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
-            await self._keep(plan, after, done, actor)
+            held = held_back(
+                after.held, after.conflicts, self._known[plan.id].fresh, kept, compared.by_settings
+            )
+            await self._keep(plan, after, done, actor, held=held)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
         stays = f"not accepted: {listed(sorted(refused))}" if refused else ""
         told = "; ".join(filter(None, (done, stays)))
         return PlanSynced(plan=name, done=told, problem=problem, conflicts=after.waiting)
-
-    async def _accept(
-        self,
-        command: UpdatePlan | None,
-        kept: Mapping[str, KeptTask | TaskView],
-        found: Iterable[Difference],
-        chosen: Iterable[Difference],
-        actor: str,
-    ) -> None:
-        """Boxes first: what they end, an edit does not open again; a group's after those of its tasks."""
-        again = frozenset(one.key for one in chosen if command and one.kind is FileChange.CLEARED)
-        for one in sorted(chosen, key=lambda one: one.key in kept and kept[one.key].is_group):
-            if one.kind is FileChange.TICKED:
-                await self._engine.execute(CompleteByPerson(task_id=kept[one.key].id, actor=actor))
-            elif one.kind is FileChange.CLEARED and one.key not in again:
-                await self._engine.execute(Retry(task_id=kept[one.key].id, actor=actor))
-        wanted = {one.key for one in chosen if one.kind not in BOX_CHANGES} | again
-        if wanted and command is not None:
-            leave = frozenset(one.key for one in found) - wanted
-            await self._engine.execute(replace(command, leave=leave, vouched=True, own=True, again=again))
 
     async def untaken(self, name: str) -> Untaken:
         """Raises NotFound, BadPlan."""

@@ -12,28 +12,29 @@ from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import NO_WAIT, Decision, Facts, decided, paused_for, taken_over
 from muster.model.moves.ending import stop
 from muster.model.notices import TOLD, with_note, with_notice
+from muster.model.people import THE_FILE
 from muster.model.permissions import with_verdict
-from muster.model.states import HELD, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
+from muster.model.states import HELD, MAY_BEGIN, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
-from muster.model.wording import counted
-
-_WAITING = frozenset({TaskStatus.PENDING, TaskStatus.ABORTED})
+from muster.model.wording import OTHERWISE, counted
 
 
 def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
-    """A running attempt saves a checkpoint and stops first."""
-    if task.status is TaskStatus.PAUSED:
-        return Decision(task)
+    """A running attempt saves a checkpoint and stops first.  What is held for its file is the person's then."""
     reason = PauseReason.HAND if command.take else command.reason
+    for_file = task.paused_reason is PauseReason.FILE and reason is not PauseReason.FILE
+    if task.status is TaskStatus.PAUSED and not for_file:
+        return Decision(task)
     if task.status in HELD:
         return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=reason)
-    if task.status not in _WAITING:
+    if task.status not in MAY_BEGIN and not for_file:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be paused")
+    said = f"paused by {command.actor} ({reason})" if reason is not PauseReason.FILE else OTHERWISE
     return decided(
         task,
         now,
         "paused",
-        f"paused by {command.actor} ({reason})",
+        said,
         command.actor,
         **paused_for(task, reason, now),
     )
@@ -57,6 +58,11 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
     if task.paused_reason is PauseReason.QUESTION:
         raise IllegalMove(
             f"task {task.id} waits for an answer: {task.question}", f"muster answer {task.id} TEXT"
+        )
+    if task.paused_reason is PauseReason.FILE and command.actor != THE_FILE:
+        raise IllegalMove(
+            f"task {task.id} waits: {OTHERWISE}",
+            "muster plan sync PLAN --accept KEY, or --reject KEY to go on as it is",
         )
     # After a review it is its agent's again, with all its rounds.
     changes: dict[str, Any] = (
@@ -153,7 +159,7 @@ def transfer(task: Task, facts: Facts, command: c.Transfer, now: Now) -> Decisio
     if task.status in HELD and attempt is not None and attempt.stop_action is StopAction.TRANSFER:
         if task.pinned_agent == command.agent:
             return Decision(task)
-    elif task.status not in HELD and task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
+    elif task.status not in HELD and task.status not in MAY_BEGIN and task.status is not TaskStatus.PAUSED:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be transferred")
     return decided(task, now, "transferred", f"aimed at agent {command.agent}", command.actor, **pinned_agent)
 
@@ -177,7 +183,7 @@ def drop_pin(task: Task, facts: Facts, command: c.DropPin, now: Now) -> Decision
 
 
 def expire(task: Task, facts: Facts, command: c.Expire, now: Now) -> Decision:
-    if task.expires_at_ms is None or task.expires_at_ms > now.wall_ms or task.status not in _WAITING:
+    if task.expires_at_ms is None or task.expires_at_ms > now.wall_ms or task.status not in MAY_BEGIN:
         raise IllegalMove(f"task {task.id} has not expired")
     return decided(
         task,
@@ -218,7 +224,7 @@ def skip(task: Task, facts: Facts, command: c.Skip, now: Now) -> Decision:
 
 
 def depend(task: Task, facts: Facts, command: c.Depend, now: Now) -> Decision:
-    if task.status not in _WAITING and task.status is not TaskStatus.PAUSED:
+    if task.status not in MAY_BEGIN and task.status is not TaskStatus.PAUSED:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a task that has not begun, or waits, gets dependencies",
             "pause it first, if an agent holds it",

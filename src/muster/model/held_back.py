@@ -1,0 +1,83 @@
+"""Which tasks nobody begins before it is settled what their boxes in a plan's file say.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from muster.model.commands import Spec
+from muster.model.edits import Change
+from muster.model.file_conflicts import Difference, FileChange, FileConflict
+from muster.model.plan_sync import UNPROVED
+from muster.model.states import MAY_BEGIN, TaskStatus
+
+_STAYS = frozenset({FileChange.EDITED, FileChange.REMOVED})
+"""What is told of it is not taken in at once."""
+FILLED = frozenset({"timeout_s", "max_retries"})
+"""Fields of which the settings say what they are where a task says nothing."""
+
+
+class _Kept(Protocol):
+    @property
+    def id(self) -> int: ...
+
+    @property
+    def status(self) -> TaskStatus: ...
+
+    @property
+    def is_group(self) -> bool: ...
+
+
+class HeldBack(NamedTuple):
+    """By their numbers, what is to change."""
+
+    hold: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
+
+
+AS_IT_IS = HeldBack()
+
+
+def held_back(
+    held: Collection[int],
+    conflicts: Iterable[FileConflict],
+    fresh: Iterable[Difference],
+    kept: Mapping[str, _Kept],
+    by_settings: Collection[str] = (),
+) -> HeldBack:
+    """`held` are those that are held by now, `fresh` is what has to stand for a while."""
+    keys = {one.key for one in conflicts if not one.rejected and _holds(one)}
+    keys |= {one.key for one in fresh if one.kind in _STAYS and one.key not in by_settings}
+    tasks = [kept[key] for key in sorted(keys & kept.keys())]
+    hold = tuple(task.id for task in tasks if task.status in MAY_BEGIN and not task.is_group)
+    free = {*held} - {task.id for task in tasks}
+    return HeldBack(hold, tuple(sorted(free)))
+
+
+def _holds(conflict: FileConflict) -> bool:
+    if conflict.kind is FileChange.TICKED:  # what an agent has ticked, and left, another one goes on with
+        return conflict.why != UNPROVED
+    return conflict.kind in _STAYS
+
+
+def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> frozenset[str]:
+    """Keys of tasks of which the file says nothing new, but other settings fill what it leaves open.
+
+    `specs` are as the file has them, with nothing filled in.
+    """
+    said = {spec.key: spec for spec in specs}
+    return frozenset(
+        change.key
+        for change in changed
+        if change.key in said
+        and FILLED.issuperset(change.fields)
+        and all(getattr(said[change.key], name) is None for name in change.fields)
+    )
+
+
+def as_before(held: Collection[int], kept: Mapping[str, _Kept]) -> dict[str, TaskStatus]:
+    """How tasks stand by their keys; those that are held as they stood before."""
+    return {
+        key: TaskStatus.PENDING if task.id in held and task.status is TaskStatus.PAUSED else task.status
+        for key, task in kept.items()
+    }

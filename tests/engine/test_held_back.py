@@ -1,0 +1,126 @@
+"""Nobody begins a task while it is not settled what its box in the plan's file says."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from engine_rig import FixedChance, Rig
+from msgspec.structs import replace
+from plan_world import World
+
+from muster.engine.batch import drive
+from muster.engine.commands import Engine
+from muster.model.commands import Fail, Pause, Resume
+from muster.model.errors import IllegalMove
+from muster.model.states import ErrorKind, PauseReason
+
+TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
+
+
+@pytest.fixture
+def world(rig: Rig, tmp_path: Path) -> World:
+    return World(rig, tmp_path, TWO)
+
+
+def held(world: World) -> set[str]:
+    paused = {view.key for view in world.rig.views().values() if view.paused_reason is PauseReason.FILE}
+    plan = drive(world.rig.reads.plan_sources())[0]
+    numbers = drive(world.rig.reads.sync_state(plan.id)).held
+    assert {view.key for view in world.rig.views().values() if view.id in numbers} == paused
+    return paused
+
+
+def look(world: World) -> None:
+    asyncio.run(world.syncer.run_once())
+
+
+def test_an_edited_box_is_not_begun_before_it_is_taken_in(world: World) -> None:
+    world.write("] A", "] Another", "- [ ] B {#b}\n", "")
+    world.pass_s(3)
+    assert held(world) == {"a", "b"} and not world.rig.started(slots=9)
+    world.pass_s(40)
+    assert held(world) == set()
+    assert [job.title for job in world.rig.started(slots=9)] == ["Another"]
+
+
+def test_one_that_is_edited_back_is_free_again(world: World) -> None:
+    world.write("] A", "] Another")
+    world.pass_s(3)
+    world.write("] Another", "] A")
+    world.pass_s(3)
+    assert held(world) == set() and world.statuses == {"a": "PENDING", "b": "PENDING"}
+
+
+@pytest.mark.parametrize("accept", [True, False])
+def test_what_a_person_is_asked_about_is_not_begun_before_the_answer(world: World, *, accept: bool) -> None:
+    world.write("] A", "] Another")
+    world.restart()
+    look(world)
+    assert "changed before this crew watched" in world.conflicts["a"] and held(world) == {"a"}
+    assert [job.key for job in world.rig.started(slots=9)] == ["b"]
+    with pytest.raises(IllegalMove, match="its box in the plan's file says otherwise"):
+        world.rig.do(Resume(task_id=world.rig.id("p/a"), actor="ada"))
+    asyncio.run(world.syncer.decide("p", accept, ["a"], "ada"))
+    assert held(world) == set()
+    assert [job.title for job in world.rig.started(slots=9)] == ["Another" if accept else "A"]
+    world.pass_s(40)
+    assert held(world) == set()
+
+
+def test_the_first_look_is_told_of_once_all_files_were_compared(world: World) -> None:
+    told: list[set[str]] = []
+    world.write("] A", "] Another")
+    world.restart(looked=lambda: told.append(held(world)))
+    assert told == []
+    for _ in range(2):
+        look(world)
+    assert told == [{"a"}]
+
+
+def test_what_a_person_has_paused_meanwhile_stays_paused(world: World) -> None:
+    world.write("] A", "] Another")
+    world.pass_s(3)
+    world.rig.do(Pause(task_id=world.rig.id("p/a"), actor="ada"))
+    world.pass_s(40)
+    view = world.rig.views()["a"]
+    assert (view.title, view.status, view.paused_reason) == ("Another", "PAUSED", "user")
+    world.rig.do(Resume(task_id=view.id, actor="ada"))
+    assert world.statuses["a"] == "PENDING"
+
+
+def test_one_that_runs_goes_on_and_is_held_before_its_next_try(world: World) -> None:
+    job = world.claim("a")
+    world.write("] A", "] Another")
+    world.restart()
+    look(world)
+    assert world.statuses["a"] == "RUNNING" and held(world) == set()
+    world.rig.do(Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.CRASH, message="it fell over"))
+    world.pass_s(3)
+    assert held(world) == {"a"}
+
+
+def test_nothing_is_held_for_a_file_that_is_gone(world: World) -> None:
+    world.write("] A", "] Another")
+    world.restart()
+    look(world)
+    assert held(world) == {"a"}
+    world.path.rename(world.folder / "elsewhere.md")
+    world.pass_s(15)
+    assert held(world) == set() and world.statuses["a"] == "PENDING"
+    (world.folder / "elsewhere.md").rename(world.path)
+    world.pass_s(5)
+    assert held(world) == {"a"}
+
+
+def test_other_settings_ask_nobody_and_hold_nothing(world: World) -> None:
+    """The file says what it said; what it leaves open is another number now."""
+    rig = world.rig
+    rig.policy = replace(rig.policy, retries=7)
+    rig.engine = Engine(rig.store, FixedChance(), rig.policy)
+    world.restart()
+    look(world)
+    assert world.conflicts == {} and held(world) == set()
+    world.pass_s(40)
+    assert {view.max_retries for view in rig.views().values()} == {7}
