@@ -185,7 +185,7 @@ def test_what_comes_with_a_checkout_waits(project: Project) -> None:
     project.say("plan", "sync", "plan")
     git(project.folder, "checkout", "-q", "other")
     waits = conflicts_of(project, "a")
-    assert waits["a"] == "ticked" and project.status("a") == "PENDING"
+    assert waits["a"] == "ticked" and project.status("a") == "PAUSED"
     project.say("plan", "sync", "plan", "--accept")
     assert project.status("a") == "COMPLETED"
 
@@ -194,15 +194,44 @@ def test_a_rejected_edit_stays_rejected_until_it_is_edited_again(project: Projec
     project.say("down", "--now")
     project.edit("First", "Primo")
     up = project.say("up", "--daemon")
-    assert (
-        "Changed  plan: a in its file; done as before until you say so\nNext     muster plan sync plan" in up
-    )
-    assert conflicts_of(project, "a") == {"a": "edited"}
+    assert "Changed  plan: a in its file; held until you say so\nNext     muster plan sync plan" in up
+    assert conflicts_of(project, "a") == {"a": "edited"} and project.status("a") == "PAUSED"
     project.say("plan", "sync", "plan", "--reject", "a")
-    assert project.say("plan", "sync", "plan") == "plan  in step\n"
+    assert project.say("plan", "sync", "plan") == "plan  in step\n" and project.status("a") == "PENDING"
     assert "a  title" in project.say("plan", "diff", "plan.md")
     project.edit("Primo", "Erste")
     until(lambda: "Erste" in project.say("task", "show", "plan/a"), "it is taken up")
+
+
+def test_what_was_edited_while_no_crew_was_up_does_not_begin_with_its_old_text(project: Project) -> None:
+    project.say("down", "--now")
+    ready = "".join(f"- [ ] Ready {n} {{#r{n}}}\n  touch old-{n}\n" for n in range(9))
+    project.plan.write_text(project.plan.read_text() + ready)
+    project.say("plan", "add", "plan.md")
+    project.plan.write_text(project.plan.read_text().replace("touch old", "touch new"))
+    project.say("up", "--daemon")
+    keys = {f"r{n}" for n in range(9)}
+    assert conflicts_of(project, *keys) == dict.fromkeys(keys, "edited")
+    assert {project.status(key) for key in keys} == {"PAUSED"}
+    told = project.say("why", "plan/r0")
+    assert "waits, because its box in the plan's file says otherwise" in told
+    refused = muster(project.folder, "task", "resume", "plan/r0")
+    assert refused.returncode == 6 and "--reject KEY to go on as it is" in refused.stderr
+    project.say("plan", "sync", "plan", "--accept")
+    for key in keys:
+        project.becomes(key, "COMPLETED")
+    made = git(project.folder, "ls-tree", "--name-only", "muster/plan/plan").split()
+    assert {name for name in made if "-" in name} == {f"new-{n}" for n in range(9)}
+
+
+def test_other_settings_are_nobodys_edit(project: Project) -> None:
+    project.say("down", "--now")
+    with (project.folder / "muster.toml").open("a") as settings:
+        settings.write("[task]\nretries = 8\n")
+    assert "a  edited: by other settings; taken in soon" in project.say("plan", "sync", "plan", "--status")
+    assert "Changed" not in project.say("up", "--daemon")
+    until(lambda: project.ask("task", "show", "plan/a")["task"]["maxRetries"] == 8, "it is taken in")
+    assert project.conflicts() == {}
 
 
 def test_boxes_are_compared_and_written_again(project: Project) -> None:

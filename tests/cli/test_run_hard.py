@@ -223,3 +223,23 @@ def test_an_owner_that_dies_as_the_run_sums_up_costs_neither_the_summary_nor_the
     assert ran.returncode == 5, ran.stdout + ran.stderr
     assert "p/bad  failed after 1 run: exit code 3" in ran.stdout
     assert nobody_up(folder)
+
+
+def test_a_run_does_not_end_before_an_edit_that_holds_its_last_task_is_taken_in(folder: Path) -> None:
+    plan = folder / "plan.md"
+    plan.write_text(
+        "# Plan\n- [ ] A {#a}\n  until [ -e go ]; do sleep 0.05; done\n- [ ] B {#b}\n  echo old > said\n"
+    )
+    with (folder / "muster.toml").open("a") as settings:
+        settings.write('[plan]\ndebounce = "0.1s"\nsettle = "8s"\n')
+    with started(folder, "run", "plan.md") as run:
+        until(lambda: muster(folder, "plan", "sync", "plan").returncode == 0, "its file is watched")
+        (folder / "edited").write_text(plan.read_text().replace("echo old", "echo new"))
+        (folder / "edited").replace(plan)
+        until(
+            lambda: "was edited, which is taken in soon" in muster(folder, "why", "plan/b").stdout,
+            "it is held",
+        )
+        (folder / "go").touch()
+        assert run.wait(PATIENCE_S) == 0
+    assert (folder / "said").read_text() == "new\n"

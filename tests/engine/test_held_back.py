@@ -10,13 +10,23 @@ from engine_rig import FixedChance, Rig
 from msgspec.structs import replace
 from plan_world import World
 
+from muster.app.core import Owner
+from muster.app.settings import load_config
+from muster.config.project import Project
 from muster.engine.batch import drive
 from muster.engine.commands import Engine
-from muster.model.commands import Fail, Pause, Resume
+from muster.engine.services.plan_syncer import PlanSyncer
+from muster.model.answers import Claimed
+from muster.model.commands import Cancel, Claim, CompleteByPerson, Fail, Pause, Register, Resume, SetCrew
 from muster.model.errors import IllegalMove
-from muster.model.states import ErrorKind, PauseReason
+from muster.model.rows import DEFAULT_WORKSPACE
+from muster.model.states import FOR_ITS_FILE, CrewStatus, ErrorKind, PauseReason
+from muster_command import run_muster
 
 TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
+WORKER = Register(
+    worker_id="w", hostname="h", pid=1, pid_start=1, boot_id="b", agents=("a",), general=("a",), slots=9
+)
 
 
 @pytest.fixture
@@ -25,7 +35,7 @@ def world(rig: Rig, tmp_path: Path) -> World:
 
 
 def held(world: World) -> set[str]:
-    paused = {view.key for view in world.rig.views().values() if view.paused_reason is PauseReason.FILE}
+    paused = {view.key for view in world.rig.views().values() if view.paused_reason in FOR_ITS_FILE}
     plan = drive(world.rig.reads.plan_sources())[0]
     numbers = drive(world.rig.reads.sync_state(plan.id)).held
     assert {view.key for view in world.rig.views().values() if view.id in numbers} == paused
@@ -43,6 +53,25 @@ def test_an_edited_box_is_not_begun_before_it_is_taken_in(world: World) -> None:
     world.pass_s(40)
     assert held(world) == set()
     assert [job.title for job in world.rig.started(slots=9)] == ["Another"]
+
+
+def test_one_that_is_completed_or_cancelled_meanwhile_is_left_as_it_is(world: World) -> None:
+    world.write("] A", "] Another", "] B", "] Bee")
+    world.pass_s(3)
+    a, b = (world.rig.id(f"p/{key}") for key in "ab")
+    world.rig.do(CompleteByPerson(task_id=a, actor="ada"))
+    world.rig.do(Cancel(task_id=b, actor="ada"))
+    world.pass_s(40)
+    assert world.statuses == {"a": "COMPLETED", "b": "CANCELLED"} and held(world) == set()
+
+
+def test_what_becomes_a_question_while_it_is_held_is_one(world: World) -> None:
+    world.write("] A", "] Another")
+    world.pass_s(3)
+    assert world.rig.views()["a"].paused_reason is PauseReason.EDIT
+    world.head = "h2"
+    world.pass_s(3)
+    assert set(world.conflicts) == {"a"} and world.rig.views()["a"].paused_reason is PauseReason.FILE
 
 
 def test_one_that_is_edited_back_is_free_again(world: World) -> None:
@@ -124,3 +153,29 @@ def test_other_settings_ask_nobody_and_hold_nothing(world: World) -> None:
     assert world.conflicts == {} and held(world) == set()
     world.pass_s(40)
     assert {view.max_retries for view in rig.views().values()} == {7}
+
+
+def test_an_owner_gives_nothing_out_before_it_has_compared_the_files(tmp_path: Path) -> None:
+    """Workers that are there already ask as soon as it answers."""
+    project = Project(tmp_path)
+    (tmp_path / "muster.toml").write_text('agent = "a"\n[agents.a]\ncommand = ["true"]\n')
+    (tmp_path / "plan.md").write_text(TWO)
+    assert run_muster(tmp_path, "plan", "add", "plan.md").returncode == 0
+
+    async def work() -> None:
+        async with Owner(project, load_config(tmp_path)) as owner:
+            await owner.take_over()
+            services = await owner.services()
+            engine = owner.batcher.of(DEFAULT_WORKSPACE)
+            await engine.execute(SetCrew(status=CrewStatus.RUNNING))
+            await engine.execute(WORKER)
+            claim = Claim(worker_id="w", request_id="r", slots=9)
+            assert await engine.execute(claim) == Claimed(jobs=())
+            with owner.wakeups.listen("anything") as hints:
+                (syncer,) = (one for one in services if isinstance(one, PlanSyncer))
+                await syncer.run_once()
+                await asyncio.wait_for(hints.wait(60), 10)
+            given = await engine.execute(claim)
+            assert isinstance(given, Claimed) and {job.key for job in given.jobs} == {"a"}
+
+    asyncio.run(work())

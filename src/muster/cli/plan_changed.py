@@ -15,11 +15,11 @@ _KEPT = {"edited", "removed"}
 
 
 def changed_meanwhile(api: Api) -> Iterator[str]:
-    """A sentence for each plan: its tasks are given out as they were, whatever its file says by now."""
+    """A sentence for each plan whose file says otherwise: what it asks about is held."""
     try:
         for plan in api.get("/api/v1/plans"):
             if plan["source"] is not None and (keys := _differing(api.get(plan_path(plan["name"], "sync")))):
-                yield f"Changed  {clean(plan['name'])}: {few(keys)} in its file; done as before until you say so"
+                yield f"Changed  {clean(plan['name'])}: {few(keys)} in its file; held until you say so"
                 yield f"Next     muster plan sync {shell_word(plan['name'])} --status"
     except MusterError as error:
         yield f"Changed  nobody knows whether the files of plans were: {error.message}"
@@ -27,4 +27,6 @@ def changed_meanwhile(api: Api) -> Iterator[str]:
 
 def _differing(found: Json) -> list[str]:
     waits = [(one["key"], one["kind"]) for one in found["conflicts"]]
-    return list(dict.fromkeys(key for key, kind, *_ in [*found["untaken"], *waits] if kind in _KEPT))
+    others = {*found["running"], *found["bySettings"]}
+    differs = [(key, kind) for key, kind, *_ in found["untaken"] if key not in others]
+    return list(dict.fromkeys(key for key, kind in [*differs, *waits] if kind in _KEPT))

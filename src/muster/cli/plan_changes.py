@@ -9,9 +9,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from muster.cli.output import clean
 from muster.client.api import Api
 from muster.model.errors import BadInput
-from muster.model.fields import ATTRIBUTES
+from muster.model.fields import ATTRIBUTES, FILLED
 from muster.model.json_value import Json
-from muster.model.states import FINAL
+from muster.model.states import FINAL, MAY_BEGIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -134,8 +134,9 @@ def _answer(question: str, known: Collection[str], words: Mapping[str, str]) -> 
             return said
 
 
-def tell(diff: Json, say: Callable[[str], None], *, applied: bool) -> None:
-    """What was found in an edited file, for people; `applied`: all of it was taken over."""
+def tell(diff: Json, say: Callable[[str], None], *, applied: bool, watched: bool) -> None:
+    """What was found in an edited file, for people; `applied`: all of it was taken over.  A crew has an eye on a
+    file that is `watched`."""
     _some("Renamed", (f"{one['was']} is {one['box']} now" for one in diff["renamed"]), say)
     changed = [one for one in diff["changed"] if not one["kept"]]
     _some("Changed", (f"{one['key']}: {fields_of(one)}" for one in changed), say)
@@ -157,6 +158,9 @@ def tell(diff: Json, say: Callable[[str], None], *, applied: bool) -> None:
     elif changed or diff["restored"] or any(one["status"] not in FINAL for one in out):
         _some("Back", (f"{key} was taken out before, and stays so" for key in diff["restored"]), say)
         say("         left as they are; --update makes the plan what its file says")
+        edited = [one for one in changed if not FILLED.issuperset(one["fields"])]
+        if watched and any(one["status"] in MAY_BEGIN for one in [*edited, *out]):
+            say("         what has not begun is held until you say so")
 
 
 def fields_of(change: Json) -> str:

@@ -329,7 +329,7 @@ def tell_added(content: Json, added: Json, say: Callable[[str], None], *, update
     for line in unproved(added):
         say(f"         {line}")
     if "diff" in added:
-        tell(added["diff"], say, applied=update)
+        tell(added["diff"], say, applied=update, watched=content["source"] is not None)
     return name
 
 

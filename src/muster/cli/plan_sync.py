@@ -72,13 +72,7 @@ def _show(found: Json, file: str, screen: Screen) -> None:
     for one in found["conflicts"]:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
     for key, kind, *_ in found["untaken"]:
-        behind = ", perhaps behind what is asked above" if found["conflicts"] else ""
-        yet = (
-            "taken in once its task no longer runs, unless it is done by then"
-            if key in found["running"]
-            else f"not taken in yet{behind}"
-        )
-        screen.line(f"  {clean(key)}  {kind}: {yet}")
+        screen.line(f"  {clean(key)}  {kind}: {_yet(found, key)}")
     for key in found["edited"]:
         screen.line(f"  {clean(key)}  edited here; its box may say what it said before")
     if found["edited"]:
@@ -89,6 +83,15 @@ def _show(found: Json, file: str, screen: Screen) -> None:
         screen.line(f"  next: muster plan sync {shell_word(found['plan'])} takes it in")
     if found["conflicts"]:
         _show_ways(found["conflicts"], f"muster plan sync {shell_word(found['plan'])}", file, screen)
+
+
+def _yet(found: Json, key: str) -> str:
+    """When what differs is taken in."""
+    if key in found["running"]:
+        return "taken in once its task no longer runs, unless it is done by then"
+    if key in found["bySettings"]:
+        return "by other settings; taken in soon"
+    return "not taken in yet" + (", perhaps behind what is asked above" if found["conflicts"] else "")
 
 
 def _show_ways(conflicts: Sequence[Json], sync: str, file: str, screen: Screen) -> None:

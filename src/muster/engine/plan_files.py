@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -14,7 +14,8 @@ from muster.model.edited_elsewhere import noted, without_agreed
 from muster.model.edits import KeptTask, RenameBox, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import JoinFile, SetSync
-from muster.model.states import MAY_BEGIN, PauseReason, TaskStatus
+from muster.model.states import FOR_ITS_FILE, MAY_BEGIN, PauseReason, TaskStatus
+from muster.model.task import Task
 
 
 async def set_ticked(view: View, command: c.SetTicked) -> Done:
@@ -52,7 +53,7 @@ async def join_file(view: View, command: JoinFile) -> Done:
 
 async def set_sync(view: View, command: SetSync) -> Done:
     before = await view.tx.sync_state(command.plan_id)
-    held = await _hold(view, {*before.held}, command.hold, command.free)
+    held = await _hold(view, before.held, command.hold, command.free)
     await view.flush()
     edited = without_agreed(before.edited, command.agreed)
     await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited, held=held))
@@ -69,20 +70,27 @@ async def free_held(view: View, plan_id: int) -> None:
     """Its file says nothing any more."""
     state = await view.tx.sync_state(plan_id)
     if state.held:
-        await _hold(view, {*state.held}, (), state.held)
-        await view.tx.set_sync_state(plan_id, replace(state, held=()))
+        await _hold(view, state.held, {}, state.held)
+        await view.tx.set_sync_state(plan_id, replace(state, held={}))
 
 
-async def _hold(view: View, held: set[int], hold: tuple[int, ...], free: tuple[int, ...]) -> tuple[int, ...]:
+async def _hold(
+    view: View, held: Mapping[int, PauseReason], hold: Mapping[int, PauseReason], free: Iterable[int]
+) -> dict[int, PauseReason]:
     """Those that are held by then: meanwhile one may have begun, or become a person's."""
+    after = {**held}
     await view.load((*hold, *free))
     for number in free:
-        task = view.task(number)
-        if task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.FILE:
+        if _held(view.task(number)):
             view.run(number, c.Resume(task_id=number, actor=THE_FILE))
-    for number in hold:
+        after.pop(number, None)
+    for number, reason in hold.items():
         task = view.task(number)
-        if task.status in MAY_BEGIN and not task.is_group:
-            view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=PauseReason.FILE))
-            held.add(number)
-    return tuple(sorted(held - {*free}))
+        if (task.status in MAY_BEGIN and not task.is_group) or _held(task):
+            view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=reason))
+            after[number] = reason
+    return after
+
+
+def _held(task: Task) -> bool:
+    return task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE

@@ -306,3 +306,6 @@ FIELDS: tuple[Field, ...] = (
 ATTRIBUTES: dict[str, Field] = {field.attribute: field for field in FIELDS if field.attribute}
 """Everything that may stand between the braces of a box, beside `#id`."""
 OPTIONS: tuple[Field, ...] = tuple(field for field in FIELDS if field.option)
+
+FILLED = frozenset({"timeout_s", "max_retries"})
+"""Of which settings say what they are where a task says nothing."""

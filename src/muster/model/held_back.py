@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from muster.model.commands import Spec
 from muster.model.edits import Change
+from muster.model.fields import FILLED
 from muster.model.file_conflicts import Difference, FileChange, FileConflict
 from muster.model.plan_sync import UNPROVED
-from muster.model.states import MAY_BEGIN, TaskStatus
+from muster.model.states import MAY_BEGIN, PauseReason, TaskStatus
 
 _STAYS = frozenset({FileChange.EDITED, FileChange.REMOVED})
 """What is told of it is not taken in at once."""
-FILLED = frozenset({"timeout_s", "max_retries"})
-"""Fields of which the settings say what they are where a task says nothing."""
 
 
 class _Kept(Protocol):
@@ -31,7 +31,7 @@ class _Kept(Protocol):
 class HeldBack(NamedTuple):
     """By their numbers, what is to change."""
 
-    hold: tuple[int, ...] = ()
+    hold: Mapping[int, PauseReason] = MappingProxyType({})
     free: tuple[int, ...] = ()
 
 
@@ -39,19 +39,22 @@ AS_IT_IS = HeldBack()
 
 
 def held_back(
-    held: Collection[int],
+    held: Mapping[int, PauseReason],
     conflicts: Iterable[FileConflict],
     fresh: Iterable[Difference],
     kept: Mapping[str, _Kept],
     by_settings: Collection[str] = (),
 ) -> HeldBack:
     """`held` are those that are held by now, `fresh` is what has to stand for a while."""
-    keys = {one.key for one in conflicts if not one.rejected and _holds(one)}
-    keys |= {one.key for one in fresh if one.kind in _STAYS and one.key not in by_settings}
-    tasks = [kept[key] for key in sorted(keys & kept.keys())]
-    hold = tuple(task.id for task in tasks if task.status in MAY_BEGIN and not task.is_group)
-    free = {*held} - {task.id for task in tasks}
-    return HeldBack(hold, tuple(sorted(free)))
+    keys = {one.key: PauseReason.EDIT for one in fresh if one.kind in _STAYS and one.key not in by_settings}
+    keys |= {one.key: PauseReason.FILE for one in conflicts if not one.rejected and _holds(one)}
+    wanted = [(kept[key], reason) for key, reason in sorted(keys.items()) if key in kept]
+    hold = {
+        task.id: reason
+        for task, reason in wanted
+        if (task.status in MAY_BEGIN and not task.is_group) or held.get(task.id, reason) is not reason
+    }
+    return HeldBack(hold, tuple(sorted(held.keys() - {task.id for task, _ in wanted})))
 
 
 def _holds(conflict: FileConflict) -> bool:

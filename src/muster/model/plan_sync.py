@@ -39,7 +39,7 @@ from muster.model.file_conflicts import (
 )
 from muster.model.people import THE_FILE
 from muster.model.scalars import Id
-from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
 from muster.model.wording import OPEN_BELOW
 
 AT_ONCE_MAX = 5
@@ -64,8 +64,8 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
     edited: Edited = {}
-    held: tuple[Id, ...] = ()
-    """Tasks that were paused because their boxes say otherwise."""
+    held: dict[int, PauseReason] = {}
+    """By number, why tasks were paused because of what their boxes say."""
 
     @property
     def waiting(self) -> tuple[FileConflict, ...]:
@@ -86,10 +86,10 @@ class SetSync(Command, frozen=True, kw_only=True):
     """For the audit; empty: nothing was changed by it."""
     agreed: Edited = msgspec.field(default_factory=dict)
     """What the file says by now as its tasks do; what else was edited is kept as it is."""
-    hold: tuple[Id, ...] = ()
-    """Tasks that nobody is to begin ..."""
+    hold: dict[Id, PauseReason] = msgspec.field(default_factory=dict)
+    """By number, why nobody is to begin these tasks ..."""
     free: tuple[Id, ...] = ()
-    """... and those that may be begun again."""
+    """... and which may be begun again."""
 
 
 class JoinFile(Command, frozen=True, kw_only=True):

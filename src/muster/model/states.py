@@ -121,8 +121,10 @@ class PauseReason(StrEnum):
     BREAKER = "breaker"
     HAND = "hand"
     """A person takes it over as soon as its agent has stopped: somebody works on it."""
+    EDIT = "edit"
+    """Its box was edited, or is gone: nobody begins it before that is taken in."""
     FILE = "file"
-    """Its box says otherwise than it does: nobody begins it before that is settled."""
+    """Its box says otherwise than it does, and a person is asked which of them holds."""
 
 
 TAKE_OVER_S = 30.0
@@ -130,7 +132,7 @@ TAKE_OVER_S = 30.0
 
 BY_A_PERSON = frozenset({PauseReason.USER, PauseReason.HAND})
 """Who has paused it has not forgotten it, and may take it."""
-_ASKED_ELSEWHERE = BY_A_PERSON | {PauseReason.FILE}
+FOR_ITS_FILE = frozenset({PauseReason.EDIT, PauseReason.FILE})
 """What is asked of a plan's file is asked for all its tasks together."""
 
 
@@ -178,5 +180,5 @@ FILE_ORDER, PHASES, FREE = ORDERS = ("file", "phases", "free")
 
 def asks_a_person(status: TaskStatus, paused: PauseReason | None) -> bool:
     """Whether that status alone says that nothing moves the task before a person does something."""
-    waits = status is TaskStatus.PAUSED and paused not in _ASKED_ELSEWHERE
+    waits = status is TaskStatus.PAUSED and paused not in BY_A_PERSON | FOR_ITS_FILE
     return waits or status is TaskStatus.FAILED

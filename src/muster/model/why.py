@@ -32,6 +32,7 @@ from muster.model.touches import Touching, meeting, overlap
 from muster.model.views import AttemptView, PlanView, TaskView
 from muster.model.wording import (
     ACCEPTED,
+    EDITED_BOX,
     FOR_REVIEW,
     FOR_YOU,
     OTHERWISE,
@@ -236,6 +237,8 @@ def _paused(task: TaskView) -> str:
             return _for_review(task)
         case PauseReason.FILE:
             return f"waits, because {OTHERWISE}: `muster plan sync {task.plan} --status` tells how"
+        case PauseReason.EDIT:
+            return f"waits: {EDITED_BOX}"
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:

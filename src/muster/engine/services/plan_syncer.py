@@ -199,7 +199,7 @@ class PlanSyncer(WorkspaceService):
             known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
             state = await self._reads.sync_state(plan.id)
             if state.problem != (problem := file_gone(plan, await self._reads.kept_tasks(plan.id))):
-                await self._keep(plan, replace(state, problem=problem), held=HeldBack(free=state.held))
+                await self._keep(plan, replace(state, problem=problem), held=HeldBack(free=tuple(state.held)))
 
     async def _keep(
         self,
@@ -213,7 +213,7 @@ class PlanSyncer(WorkspaceService):
     ) -> None:
         hold, free = held
         kept = SetSync(
-            plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed, hold=hold, free=free
+            plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed, hold=dict(hold), free=free
         )
         await self._engine.execute(kept)
 
@@ -318,7 +318,7 @@ class PlanSyncer(WorkspaceService):
             if state.problem != str(error):
                 log.warning("plan %s is not in step with its file: %s", plan.name, error)
                 gone = isinstance(error, BadPlan) and not_there(error)
-                held = HeldBack(free=state.held) if gone else AS_IT_IS
+                held = HeldBack(free=tuple(state.held)) if gone else AS_IT_IS
                 await self._keep(plan, replace(state, problem=str(error)), held=held)
             return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
         seen, kept, found, unread = compared.seen, compared.kept, compared.found, compared.problem

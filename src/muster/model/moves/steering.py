@@ -14,27 +14,37 @@ from muster.model.moves.ending import stop
 from muster.model.notices import TOLD, with_note, with_notice
 from muster.model.people import THE_FILE
 from muster.model.permissions import with_verdict
-from muster.model.states import HELD, MAY_BEGIN, STOP_BY_S, ErrorKind, PauseReason, StopAction, TaskStatus
+from muster.model.states import (
+    FOR_ITS_FILE,
+    HELD,
+    MAY_BEGIN,
+    STOP_BY_S,
+    ErrorKind,
+    PauseReason,
+    StopAction,
+    TaskStatus,
+)
 from muster.model.task import Attempt, Now, Task
-from muster.model.wording import OTHERWISE, counted
+from muster.model.wording import EDITED_BOX, OTHERWISE, counted
+
+_FOR_ITS_FILE = {PauseReason.EDIT: EDITED_BOX, PauseReason.FILE: OTHERWISE}
 
 
 def pause(task: Task, facts: Facts, command: c.Pause, now: Now) -> Decision:
     """A running attempt saves a checkpoint and stops first.  What is held for its file is the person's then."""
     reason = PauseReason.HAND if command.take else command.reason
-    for_file = task.paused_reason is PauseReason.FILE and reason is not PauseReason.FILE
+    for_file = task.paused_reason in FOR_ITS_FILE and task.paused_reason is not reason
     if task.status is TaskStatus.PAUSED and not for_file:
         return Decision(task)
     if task.status in HELD:
         return _stop_for(task, facts, StopAction.PAUSE, command.actor, now, paused_reason=reason)
     if task.status not in MAY_BEGIN and not for_file:
         raise IllegalMove(f"task {task.id} is {task.status} and cannot be paused")
-    said = f"paused by {command.actor} ({reason})" if reason is not PauseReason.FILE else OTHERWISE
     return decided(
         task,
         now,
         "paused",
-        said,
+        _FOR_ITS_FILE.get(reason, f"paused by {command.actor} ({reason})"),
         command.actor,
         **paused_for(task, reason, now),
     )
@@ -59,10 +69,12 @@ def resume(task: Task, facts: Facts, command: c.Resume, now: Now) -> Decision:
         raise IllegalMove(
             f"task {task.id} waits for an answer: {task.question}", f"muster answer {task.id} TEXT"
         )
-    if task.paused_reason is PauseReason.FILE and command.actor != THE_FILE:
+    if task.paused_reason in FOR_ITS_FILE and command.actor != THE_FILE:
         raise IllegalMove(
-            f"task {task.id} waits: {OTHERWISE}",
-            "muster plan sync PLAN --accept KEY, or --reject KEY to go on as it is",
+            f"task {task.id} waits: {_FOR_ITS_FILE[task.paused_reason]}",
+            "muster plan sync PLAN --accept KEY, or --reject KEY to go on as it is"
+            if task.paused_reason is PauseReason.FILE
+            else "muster plan sync PLAN takes it in at once",
         )
     # After a review it is its agent's again, with all its rounds.
     changes: dict[str, Any] = (

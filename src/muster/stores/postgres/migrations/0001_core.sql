@@ -222,7 +222,7 @@ CREATE TABLE tasks (
         THEN 1 ELSE 0 END) STORED,
     calls              smallint NOT NULL GENERATED ALWAYS AS (CASE
         WHEN status = 'FAILED'
-             OR (status = 'PAUSED' AND paused_reason IS DISTINCT FROM 'user' AND paused_reason IS DISTINCT FROM 'hand')
+             OR (status = 'PAUSED' AND coalesce(paused_reason, '') NOT IN ('user', 'hand', 'edit', 'file'))
         THEN 1 ELSE 0 END) STORED
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_analyze_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);

@@ -233,7 +233,7 @@ RETURNING id
 SELECT coalesce(sum((usage::json ->> 'costMicrousd')::bigint), 0)::bigint FROM attempts WHERE task_id = ?1 AND epoch <> ?2
 
 -- name: movable
-SELECT sum(CASE status WHEN 'PAUSED' THEN (paused_reason = 'hand')::int
+SELECT sum(CASE status WHEN 'PAUSED' THEN (paused_reason IN ('hand', 'edit'))::int
            WHEN 'PENDING' THEN (next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL)::int ELSE 1 END)::bigint,
        coalesce(json_agg(DISTINCT json_build_array(coalesce(pinned_agent, agent), capabilities::json, target)::text)
                 FILTER (WHERE ready = 1), '[]')::text

@@ -210,7 +210,7 @@ CREATE TABLE tasks (
     dead               INTEGER NOT NULL GENERATED ALWAYS AS (
         (status = 'FAILED' OR status = 'CANCELLED' OR status = 'ARCHIVED') AND NOT done) VIRTUAL,
     calls              INTEGER NOT NULL GENERATED ALWAYS AS (
-        status = 'FAILED' OR (status = 'PAUSED' AND paused_reason IS NOT 'user' AND paused_reason IS NOT 'hand')) VIRTUAL
+        status = 'FAILED' OR (status = 'PAUSED' AND coalesce(paused_reason, '') NOT IN ('user', 'hand', 'edit', 'file'))) VIRTUAL
 ) STRICT;
 CREATE UNIQUE INDEX tasks_key ON tasks (plan_id, key) WHERE key IS NOT NULL;
 CREATE INDEX tasks_ready ON tasks (workspace_id, lane_id, half_done DESC, priority DESC, sort_key, id) WHERE ready = 1;

@@ -80,7 +80,7 @@ RETURNING from_id
 SELECT coalesce(sum(json_extract(usage, '$$.costMicrousd')), 0) FROM attempts WHERE task_id = ?1 AND epoch <> ?2
 
 -- name: movable
-SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason = 'hand' WHEN 'PENDING'
+SELECT sum(CASE status WHEN 'PAUSED' THEN paused_reason IN ('hand', 'edit') WHEN 'PENDING'
            THEN next_attempt_at_ms IS NOT NULL OR lingering_epoch IS NOT NULL ELSE 1 END),
        json_group_array(DISTINCT json_array(coalesce(pinned_agent, agent), json(capabilities), target) || '') FILTER (WHERE ready = 1)
   FROM tasks
