@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from muster.config.project import Project
 from muster.model.errors import BadInput, NotFound
 from muster.model.states import TaskStatus
 from muster.sdk.links import EMBEDDED, owning
-from muster_command import run_muster
-from patience import PATIENCE_S
+from muster_command import MUSTER, run_muster
+from patience import PATIENCE_S, until
 
 
 def test_work_for_agents(tmp_path: Path):
@@ -154,3 +155,26 @@ def test_who_only_asks_keeps_no_program_from_its_store(tmp_path: Path):
                     assert price.enqueue(n).result(PATIENCE_S) == n * 3
         finally:
             asking.kill()
+
+
+def test_what_its_program_starts_is_told_the_truth_and_the_program_itself_may(tmp_path: Path):
+    app = muster.App("reports", project=tmp_path)
+    going = threading.Event()
+
+    @app.task
+    def wait() -> None:
+        going.wait(PATIENCE_S)
+
+    pause = [*MUSTER, "-C", str(tmp_path), "plan", "pause", "reports"]
+    with app.running(), muster.Client(tmp_path) as client:
+        handle = wait.enqueue()
+        until(lambda: handle.task().status is TaskStatus.RUNNING, "a task runs")
+        refused = subprocess.run(pause, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        worker = client.request("GET", "/api/v1/workers")[0]["id"]
+        assert refused.returncode == 4
+        assert f"comes from a process that {worker} has started, perhaps for one of its" in refused.stderr
+        assert "inside attempt:" not in refused.stderr
+        assert "may do it with muster.Client()" in refused.stderr
+        client.request("POST", "/api/v1/plans/reports/pause", {"actor": "user:ada"})
+        going.set()
+        handle.result(PATIENCE_S)

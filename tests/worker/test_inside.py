@@ -23,6 +23,8 @@ WAYS = {
     "echo $? > ended; mv ended code' > said 2>&1 &) ; "
     "until test -e code; do sleep 0.05; done; cat said >&2; exit $(cat code)",
 }
+ATTEMPT = "inside attempt:p/t"
+WHO = dict.fromkeys(WAYS, ATTEMPT) | {"away from its shell": "a process that worker-"}
 FORBIDDEN = (
     "answer p/asks yes",
     "task complete p/other",
@@ -69,7 +71,7 @@ def test_it_decides_nothing_that_is_for_people(tmp_path: Path, way: str) -> None
             run.add(f"t{number}", f"rm -f code said; cd {tmp_path}; {command}", agent="shell")
             failed = run.ends(f"t{number}")
             assert failed["task"]["status"] == "FAILED", words
-            assert "is for a person, and this comes from inside attempt:" in failed["logTail"], words
+            assert f"is for a person, and this comes from {WHO[way]}" in failed["logTail"], words
         assert run.detail("asks")["task"]["status"] == "PAUSED"
         # What is no decision of people's is its own, under its name.
         add = WAYS[way].format(

@@ -22,6 +22,9 @@ from muster.web.http import Peer, Request
 HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
 _REPORTS = "/attempt/v1/"
+_OF_WORKER = f"{ATTEMPT}of "
+"""The actor of what a worker's program has started, before the worker's name: some attempt's, or none's."""
+_UNKNOWN = f"{ATTEMPT}unknown"
 REF_CHARS_MAX = 150
 STEERING = "/api/v1/"
 """What is posted below this steers tasks, plans or the crew, so it is for people."""
@@ -54,9 +57,20 @@ async def refuse_attempts(web: Backend, request: Request) -> None:
 
 
 def for_people(what: str, actor: str) -> Forbidden:
+    """The refusal, in words that hold for whoever it may be."""
+    where = f"this comes from inside {actor}"
+    shell = "a shell that no agent has started"
+    if actor.startswith(_OF_WORKER):
+        # Its program may be a person's, with an app: what a function of that starts carries no mark.
+        worker = actor.removeprefix(_OF_WORKER)
+        where = f"this comes from a process that {worker} has started, perhaps for one of its tasks"
+        shell += f", nor {worker}'s program; that itself may do it with muster.Client()"
+    elif actor == _UNKNOWN:
+        where = "who asks had ended before it was seen who that is"
+        shell += ", and wait for the answer"
     return Forbidden(
-        f"{what} is for a person, and this comes from inside {actor}; nothing was changed",
-        "do it in a shell that no agent has started; an agent asks: muster report ask QUESTION",
+        f"{what} is for a person, and {where}; nothing was changed",
+        f"do it in {shell}; an agent asks: muster report ask QUESTION",
     )
 
 
@@ -206,9 +220,9 @@ async def _look(web: Backend, peer: Peer) -> str:
         # A worker's own word is that of its program; what it has started without a mark is an agent's.
         worker = workers.get(process.pid) if process.pid != pid else None
         if worker is not None and worker.pid_start == process.start:
-            return f"{ATTEMPT}of {worker.id}"
+            return f"{_OF_WORKER}{worker.id}"
     # Who has ended before it was looked at may have been anybody.
-    return "" if lineage else f"{ATTEMPT}unknown"
+    return "" if lineage else _UNKNOWN
 
 
 async def _named(web: Backend, attempt: Attempt) -> str:
