@@ -325,6 +325,23 @@ def test_one_key_is_one_task(app: muster.App):
     assert ran == [1]
 
 
+def test_a_call_is_one_task(app: muster.App):
+    @app.task
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    call, keyed = greet.call("ada"), greet.with_options(idempotency_key="gh-813").call("ada")
+    with app.owning():
+        with pytest.raises(BadInput, match="the same call of greet is there 3 times") as refused:
+            app.enqueue([greet.call("bob"), *[call] * 3])
+        assert "[greet.call(...) for _ in range(3)]" in refused.value.hint
+        with pytest.raises(BadInput, match="idempotency key gh-813 is given twice"):
+            app.enqueue([keyed] * 2)
+        (first,), (again,) = app.enqueue([call]), app.enqueue([call])
+        assert first.id == again.id
+        assert len({handle.id for handle in app.enqueue([greet.call("ada") for _ in range(3)])}) == 3
+
+
 @pytest.mark.parametrize("batch", [1, 7])
 def test_all_of_many_are_run_once(app: muster.App, batch: int):
     ran: list[int] = []

@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -121,7 +122,10 @@ class App:
         return make if function is None else make(function)
 
     def enqueue(self, calls: Sequence[Call[R]]) -> list[Handle[R]]:
-        """Adds all of them in one commit, or none."""
+        """Adds all of them in one commit, or none.
+
+        A call is one task: the same one added again gives the task that it has become.
+        """
         added = self.link.enqueue(self._command(calls))
         return [self._handle(call, number) for call, number in zip(calls, added.task_ids, strict=True)]
 
@@ -140,6 +144,8 @@ class App:
 
     def _command(self, calls: Sequence[Call[Any]]) -> c.Enqueue:
         specs = tuple(call.spec for call in calls)
+        if len(set(map(id, specs))) < len(specs):
+            _refuse_again(calls)
         return c.Enqueue(plan=self.name, source=None, tasks=specs, actor=self.link.actor)
 
     # -- workers
@@ -203,6 +209,17 @@ class App:
         crew = self.link.crew()
         return FunctionWorker(
             crew, SystemChance(), registration, self.tasks, batch=batch, orphan_grace_s=600.0
+        )
+
+
+def _refuse_again(calls: Sequence[Call[Any]]) -> None:
+    """Raises BadInput where one call is there more often than once, unless its idempotency key tells that."""
+    (again, often), *_ = Counter(calls).most_common(1)
+    if often > 1 and again.spec.idempotency_key is None:
+        name = again.task.name
+        raise BadInput(
+            f"the same call of {name} is there {often} times, and a call is one task; nothing was added",
+            f"make a call for each task: [{name}.call(...) for _ in range({often})]",
         )
 
 
