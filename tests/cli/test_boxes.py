@@ -27,6 +27,10 @@ DONE = PLAN.replace("[ ]", "[x]")
 HALF = PLAN.replace("- [ ] F", "- [x] F")
 LONG = PLAN + "- [ ] Third {#c after=b}\n  touch begun; sleep 60\n"
 LONG_HALF = DONE + "- [ ] Third {#c after=b}\n  touch begun; sleep 60\n"
+PHASES = (
+    "# Plan\n## One\n- [ ] A {#a}\n  true\n- [ ] B {#b}\n  true\n"
+    "## Two\n- [ ] C {#c}\n  true\n- [ ] D {#d}\n  true\n"
+)
 NEVER_AGAIN = """\
 from muster.engine.services.ticker import Ticker
 Ticker.interval_s = 3600.0
@@ -145,3 +149,14 @@ def test_a_command_without_a_crew_ticks_what_it_completes(root: Path, plan: Path
         assert plan.read_text() == PLAN, "to look changes nothing"
     assert muster(root, "task", "complete", "plan/b").returncode == 0
     assert plan.read_text() == DONE
+
+
+def test_what_stands_for_a_whole_heading_has_no_box_to_tick(root: Path, plan: Path) -> None:
+    plan.write_text(PHASES)
+    assert muster(root, "plan", "add", "plan.md", "--order", "phases").returncode == 0
+    for key in "abcd":
+        assert muster(root, "task", "complete", f"plan/{key}").returncode == 0
+    ticked = muster(root, "plan", "tick", "plan")
+    assert (ticked.returncode, ticked.stdout) == (0, "plan  every box is as its task\n")
+    assert muster(root, "plan", "sync", "plan", "--status").stdout == "plan  in step\n"
+    assert plan.read_text() == PHASES.replace("[ ]", "[x]")

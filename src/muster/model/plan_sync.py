@@ -138,13 +138,15 @@ class Untaken(NamedTuple):
 def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] | None = None) -> PlanSynced:
     """As it is kept; given all tasks of it, a box is owed by what is not given up nor put away, and an edit of
     what is over is no news."""
-    given = state.owed if tasks is None else {task.key for task in tasks if task.status not in GIVEN_UP}
+    given = {key for key in state.owed if not is_barrier(key)}
+    if tasks is not None:
+        given &= {task.key for task in tasks if task.status not in GIVEN_UP}
     over = {task.key for task in tasks or () if task.status in GIVEN_UP_OR_DONE}
     return PlanSynced(
         plan=plan,
         problem=state.problem,
         conflicts=state.waiting,
-        owed=tuple(sorted(state.owed.keys() & given)),
+        owed=tuple(sorted(given)),
         edited=tuple(sorted(state.edited.keys() - over)),
     )
 

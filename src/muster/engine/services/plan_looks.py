@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
-from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan
+from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan, is_barrier
 from muster.model.errors import BadPlan
 from muster.model.file_conflicts import (
     Difference,
@@ -185,4 +185,6 @@ class Compared(NamedTuple):
 
 def done_of(tasks: Iterable[KeptTask]) -> dict[str, bool]:
     """Those whose boxes are to be ticked."""
-    return {task.key: True for task in tasks if task.status is TaskStatus.COMPLETED}
+    return {
+        task.key: True for task in tasks if task.status is TaskStatus.COMPLETED and not is_barrier(task.key)
+    }

@@ -115,7 +115,7 @@ class Ticker(WorkspaceService):
     async def _not_seen(self, plan: Plan) -> dict[str, Due]:
         """What an earlier owner has left to do."""
         owed = (await self._reads.sync_state(plan.id)).owed
-        found = {key: Due(plan.ticked_event_id, done) for key, done in owed.items()}
+        found = {key: Due(plan.ticked_event_id, done) for key, done in owed.items() if not is_barrier(key)}
         for event, key, done in await self._reads.completions(plan.id, plan.ticked_event_id):
             if not is_barrier(key):
                 found[key] = Due(event, done)
