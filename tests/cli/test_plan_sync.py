@@ -138,6 +138,12 @@ def test_a_group_is_not_accepted_before_its_tasks(project: Project) -> None:
     assert "g: tasks below it are still to be done" in refused.stderr and "--reject g" in refused.stderr
     all_of_it = muster(project.folder, "plan", "sync", "plan", "--accept")
     assert (all_of_it.returncode, all_of_it.stderr) == (6, refused.stderr), "nothing at all was accepted"
+    project.say("task", "complete", "plan/a")
+    until(lambda: "[x] First" in project.plan.read_text(), "its box is ticked")
+    project.edit("[x] First", "[ ] First, now")
+    until(lambda: set(project.conflicts()) == {"a", "g"}, "both are asked about")
+    part = muster(project.folder, "plan", "sync", "plan", "--accept")
+    assert (part.returncode, "accepted: a; not accepted: g" in part.stdout) == (1, True), part.stdout
     assert project.status("behind") == "PENDING"
     project.edit("[ ] Inner", "[x] Inner")
     project.becomes("behind", "COMPLETED")
@@ -250,8 +256,12 @@ def test_boxes_that_cannot_be_ticked_are_an_error_of_the_command(project: Projec
     project.plan.rename(project.folder / "elsewhere")
     done = muster(project.folder, "plan", "tick", "plan")
     assert done.returncode == 1 and "plan  not ticked yet: " in done.stdout, done.stdout + done.stderr
+    for words, code in (((), 1), (("--status",), 0), (("--reject",), 2)):
+        done = muster(project.folder, "plan", "sync", "plan", *words)
+        assert done.returncode == code, (words, done.stdout, done.stderr)
     (project.folder / "elsewhere").rename(project.plan)
-    assert muster(project.folder, "plan", "tick", "plan").returncode == 0
+    for verb in ("tick", "sync"):
+        assert muster(project.folder, "plan", verb, "plan").returncode == 0, verb
 
 
 def test_without_a_crew_it_is_done_by_the_command(project: Project) -> None:

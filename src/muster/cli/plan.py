@@ -95,12 +95,13 @@ def _add_named(verbs: Any) -> None:
             "merge": (_merge, "bring the branch with its tasks' work into the branch that you are on"),
             "sync": (
                 lambda args: plan_sync.run(args, _named),
-                "take in now what has changed in its file, and show what waits for you",
+                "take in now what has changed in its file, and show what waits for you (exit code 1: a "
+                "part of it could not be done)",
             ),
             "tick": (
                 lambda args: plan_sync.tick(args, _named),
                 "tick the box of each task that is done, also one that was cleared; of a server elsewhere in "
-                "your own copy, where you name a file",
+                "your own copy, where you name a file (exit code 1: one is not ticked)",
             ),
             "pause": (_pause, "hand out no more of its tasks; running ones finish"),
             "resume": (_pause, "hand out its tasks again, also after the circuit breaker has paused it"),

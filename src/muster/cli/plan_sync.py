@@ -18,6 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
+EXIT_PART = 1
+"""Something of it could not be done; where nothing at all could be accepted, that is refused."""
 NAMED_MAX = 5
 Named = Callable[[Context, str], str]
 """Finds the plan that is meant."""
@@ -51,7 +53,13 @@ def run(args: argparse.Namespace, named: Named) -> int:
         # From wherever the command was given.
         file = source if context.here is None else os.path.relpath(context.here.root / source)
     print_one(args, found, lambda screen: _show(found, file, screen))
-    return 0
+    return EXIT_PART if not args.status and _left(args, found) else 0
+
+
+def _left(args: argparse.Namespace, found: Json) -> bool:
+    """Whether it has done less than it was told to.  What waits for a person is what a sync is to show."""
+    accepts_all = args.accept is not None and not args.accept
+    return bool(found["problem"] or found.get("waits") or (accepts_all and found["conflicts"]))
 
 
 def _key(plan: str, text: str) -> str:
@@ -142,7 +150,7 @@ def tick(args: argparse.Namespace, named: Named) -> int:
             name = named(context, args.name)
             done = context.post(plan_path(name, "boxes"))
     answer(args, done, f"{clean(name)}  {_boxes(done) or 'every box is as its task'}")
-    return 1 if done["waits"] else 0
+    return EXIT_PART if done["waits"] else 0
 
 
 def _own_boxes(context: Context, file: Path) -> tuple[str, Json]:
