@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli.plan_sync import LOOK_BYTES_MAX
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
 from muster_command import MUSTER
@@ -160,3 +161,22 @@ def test_what_stands_for_a_whole_heading_has_no_box_to_tick(root: Path, plan: Pa
     assert (ticked.returncode, ticked.stdout) == (0, "plan  every box is as its task\n")
     assert muster(root, "plan", "sync", "plan", "--status").stdout == "plan  in step\n"
     assert plan.read_text() == PHASES.replace("[ ]", "[x]")
+
+
+def test_without_a_crew_a_files_problem_is_that_of_now(root: Path, plan: Path) -> None:
+    def told() -> list[str]:
+        return [muster(root, *look).stdout for look in (("status",), ("inbox",), ("inbox", "--json"))]
+
+    assert muster(root, "plan", "add", "plan.md").returncode == 0
+    away = plan.rename(root / "away")
+    muster(root, "plan", "sync", "plan")
+    assert all("plan.md is not there" in words for words in told())
+    away.write_text(PLAN.replace("#b", "#a"))
+    away.rename(plan)
+    assert all("plan.md:5:" in words and "is not there" not in words for words in told()), told()
+    plan.write_text(PLAN + "  # " + "x" * LOOK_BYTES_MAX)
+    assert all("(at the last look)" in words for words in told()), "to compare it would take too long"
+    plan.write_text(PLAN)
+    status, inbox, rows = told()
+    assert "not in step" not in status
+    assert (inbox, rows) == ("nothing waits for you\n", "[]\n")

@@ -10,7 +10,7 @@ from operator import itemgetter
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_rows, task_names
 from muster.cli.output import Screen, age, clean, listed, note, now_ms, paused_line, paused_next, shell_word
-from muster.cli.plan_sync import show_files, status_of
+from muster.cli.plan_sync import as_now, show_files, status_of
 from muster.cli.task import TASK_CELLS, what_next
 from muster.model.errors import BadConfig
 from muster.model.json_value import Json
@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
         pools = context.api.get("/api/v1/pools")
         found = gathered(inbox, pools, context.api.get("/api/v1/plans"), args.plan)
         proposed = _proposed(context, args.plan)
+        files = as_now(context, found["files"])
     tasks: list[Json] = found["tasks"]
     webhooks: list[Json] = found["webhooks"]
     silent: dict[str, str] = found["channels"]
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     rows += proposed
     rows += [{"webhook": one["id"], "reason": one["disabled"], "next": _again(one)} for one in webhooks]
     rows += [{"channel": name, "reason": why, "next": _tell(name)} for name, why in silent.items()]
-    rows += [{**file, "next": status_of(file["plan"])} for file in found["files"]]
+    rows += [{**file, "next": status_of(file["plan"])} for file in files]
 
     def show(screen: Screen) -> None:
         for name, pool in closed.items():
@@ -68,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
         for name, why in silent.items():
             print(f"channel {clean(name)} tells you nothing any more: {clean(why)}")
             print(f"  next: {_tell(name)}")
-        show_files(found["files"], screen)
+        show_files(files, screen)
         if not rows and found["complete"]:
             print("nothing waits for you")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, answer, print_one
 from muster.cli.output import Screen, clean, shell_word
 from muster.client.api import Api, plan_path
+from muster.model.errors import MusterError
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 from muster.model.wording import OPEN_BELOW, counted, same_or_new
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 EXIT_PART = 1
 """Something of it could not be done; where nothing at all could be accepted, that is refused."""
 NAMED_MAX = 5
+LOOK_BYTES_MAX = 100_000
+"""How long a plan's file is at most that is compared only to say how it stands: some 2,000 tasks, in 0.3 s."""
 Named = Callable[[Context, str], str]
 """Finds the plan that is meant."""
 
@@ -122,6 +126,27 @@ def _show_ways(conflicts: Sequence[Json], sync: str, file: str, screen: Screen) 
         ways, only = "--reject KEY keeps the plan as it is", {}
     rest = f"; only --reject of {', '.join(only)}" if only else ""
     screen.line(f"  next: {sync} {ways}{rest}")
+
+
+def as_now(context: Context, files: Sequence[Json]) -> list[Json]:
+    """Without a crew nobody looks at the files: what was wrong with one at the last look may be so no longer."""
+    if not context.direct or not any(one["problem"] for one in files):
+        return [*files]
+    sources = {plan["name"]: plan["source"] for plan in context.api.get("/api/v1/plans")}
+    now = [_looked_at(context, one, sources.get(one["plan"])) if one["problem"] else one for one in files]
+    return [one for one in now if one["problem"] or one["conflicts"]]
+
+
+def _looked_at(context: Context, kept: Json, source: str | None) -> Json:
+    """To compare a long plan with its file takes seconds: of that it is said when it was so."""
+    if source is None:
+        return kept
+    file = context.project.root / source
+    with suppress(MusterError, OSError):  # then the store, or the file, is what has to be mended first
+        if not file.exists() or file.stat().st_size <= LOOK_BYTES_MAX:
+            found = context.api.get(plan_path(kept["plan"], "sync"))
+            return {**kept, "problem": found["problem"], "conflicts": found["conflicts"]}
+    return {**kept, "problem": f"{kept['problem']} (at the last look)"}
 
 
 def show_files(files: Sequence[Json], screen: Screen) -> None:

@@ -55,10 +55,18 @@ def gather(context: Context) -> Json:
         "pools": [{"name": name, **pool} for name, pool in sorted(pools.items())],
         "needsPerson": [_need(task) for task in inbox["tasks"]],
         "needsPersonComplete": inbox["complete"],
-        "files": inbox["files"],
+        "files": _files(context, inbox["files"]),
         "refused": [_need(task) for task in context.api.get("/api/v1/agent-tasks/refused")],
         "lastEventId": status["lastEventId"],
     }
+
+
+def _files(context: Context, kept: list[Json]) -> list[Json]:
+    if not kept:
+        return kept
+    from muster.cli.plan_sync import as_now
+
+    return as_now(context, kept)
 
 
 def _need(task: Json) -> Json:
