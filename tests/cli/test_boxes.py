@@ -16,12 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli import context, down
+from muster.cli.context import Context
+from muster.cli.main import main
 from muster.cli.plan_sync import LOOK_BYTES_MAX
 from muster.config.project import Project
 from muster.hosts.file_lock import holder
+from muster.model.errors import Unavailable
 from muster_command import MUSTER
 from muster_command import run_muster as muster
-from patience import PATIENCE_S
+from patience import PATIENCE_S, until
 
 PLAN = "# Plan\n\n- [ ] First {#a}\n  true\n- [ ] Second {#b after=a}\n  true\n"
 DONE = PLAN.replace("[ ]", "[x]")
@@ -180,3 +184,41 @@ def test_without_a_crew_a_files_problem_is_that_of_now(root: Path, plan: Path) -
     status, inbox, rows = told()
     assert "not in step" not in status
     assert (inbox, rows) == ("nothing waits for you\n", "[]\n")
+
+
+def test_down_opens_the_store_once_for_what_is_left(
+    root: Path, plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.write_text(LONG)
+    assert muster(root, "plan", "add", "plan.md").returncode == 0
+    assert muster(root, "up", "--daemon").returncode == 0
+    until((root / "begun").exists, "a task runs")
+    opened: list[Project] = []
+
+    def connect_to(project: Project) -> Context:
+        opened.append(project)
+        return context.connect_to(project)
+
+    monkeypatch.setattr(down, "connect_to", connect_to)
+    with locked(root):
+        assert main(["-C", str(root), "down", "--now"]) == 0
+    told = capsys.readouterr().out
+    assert "Given back: plan/c\nBoxes    plan: not ticked yet: plan.md: another process" in told
+    assert len(opened) == 1
+
+
+def test_down_says_in_one_sentence_what_it_could_not_ask(
+    root: Path, plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.write_text(LONG)
+    assert muster(root, "plan", "add", "plan.md").returncode == 0
+    assert muster(root, "up", "--daemon").returncode == 0
+    until((root / "begun").exists, "a task runs")
+
+    def connect_to(_: Project) -> Context:
+        raise Unavailable("the store is away", "")
+
+    monkeypatch.setattr(down, "connect_to", connect_to)
+    assert main(["-C", str(root), "down", "--now"]) == 0
+    unknown = "what became of plan/c#1 and whether boxes of completed tasks are still to be ticked"
+    assert f"note: the store is away; not known: {unknown}\n" in capsys.readouterr().err

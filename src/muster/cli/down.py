@@ -12,7 +12,7 @@ from muster.app.crew import CONTROL_S
 from muster.app.ending import bring_down, holding_still, is_up
 from muster.app.interrupts import DRAIN, STOP, Interrupts
 from muster.app.settings import load_config
-from muster.cli.context import actor, attempt_headers, connect_to, project_of, refuse_attempts
+from muster.cli.context import Context, actor, attempt_headers, connect_to, project_of, refuse_attempts
 from muster.cli.feed import EventPrinter, running
 from muster.cli.output import clean, note, ref_of
 from muster.cli.plan_sync import unticked
@@ -64,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
         except StoreFault as error:
             show.say(f"Stopped. The store needs a person: {error.hint}")
             return EXIT_OK
-    if back := _given_back(project, held or []):
-        show.say(f"Given back: {', '.join(back)}")
-    _say_unticked(project, show)
+    _say_what_is_left(project, held or [], show)
     show.say("Stopped. `muster up` resumes where it stopped.")
     return EXIT_OK
 
@@ -112,28 +110,27 @@ def _held(project: Project) -> list[str] | None:
             return None
 
 
-def _say_unticked(project: Project, show: EventPrinter) -> None:
-    """The owner has ticked what it could as it ended: what is left is tried once more, to say why."""
+def _say_what_is_left(project: Project, held: list[str], show: EventPrinter) -> None:
+    """Opens the store once for both: what others have to go on with, and boxes that are not as their tasks."""
+    unknown = [f"what became of {', '.join(held)}"] if held else []
+    unknown.append("whether boxes of completed tasks are still to be ticked")
     try:
         with connect_to(project) as context:
+            if back := _given_back(context, held):
+                show.say(f"Given back: {', '.join(back)}")
+            del unknown[:-1]
+            # The owner has ticked what it could as it ended: what is left is tried once more, to say why.
             for plan in context.api.get("/api/v1/plans"):
                 if plan["source"] is not None and (why := unticked(context.api, plan["name"])):
                     show.say(f"Boxes    {clean(plan['name'])}: {why}")
     except MusterError as error:
-        note(f"{error.message}; whether boxes of completed tasks are still to be ticked is not known")
+        note(f"{error.message}; not known: {' and '.join(unknown)}")
 
 
-def _given_back(project: Project, held: list[str]) -> list[str]:
+def _given_back(context: Context, held: list[str]) -> list[str]:
     """Those of the tasks that somebody else has to go on with."""
-    if not held:
-        return []
-    try:
-        with connect_to(project) as context:
-            ids = [context.task_id(reference)[0] for reference in held]
-            tasks = [context.api.get(task_path(task_id))["task"] for task_id in ids]
-    except MusterError as error:
-        note(f"{error.message}; what became of {', '.join(held)} is not known")
-        return []
+    ids = [context.task_id(reference)[0] for reference in held]
+    tasks = [context.api.get(task_path(task_id))["task"] for task_id in ids]
     return [
         clean(ref_of(task)) for task in tasks if task["status"] in (TaskStatus.PENDING, TaskStatus.ABORTED)
     ]
