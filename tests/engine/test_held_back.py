@@ -87,6 +87,8 @@ def test_what_a_person_is_asked_about_is_not_begun_before_the_answer(world: Worl
     world.write("] A", "] Another")
     world.restart()
     look(world)
+    assert held(world) == {"a"} and world.conflicts == {}, "an editor may be at it"
+    world.pass_s(3)
     assert "changed before this crew watched" in world.conflicts["a"] and held(world) == {"a"}
     assert [job.key for job in world.rig.started(slots=9)] == ["b"]
     with pytest.raises(IllegalMove, match="its box in the plan's file says otherwise"):

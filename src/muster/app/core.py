@@ -389,8 +389,8 @@ class Owner:
         return await self._reconciler.reconcile()
 
     def _open_claims(self) -> None:
-        if self._core.claims.closed_until_ms:
-            self._core.claims.closed_until_ms = 0
+        if self._core.claims.closed_until_ms is not None:
+            self._core.claims.closed_until_ms = None
             self.wakeups.wake_all()
 
     async def services(self) -> list[Service]:

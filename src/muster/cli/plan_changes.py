@@ -11,7 +11,7 @@ from muster.client.api import Api
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES, FILLED
 from muster.model.json_value import Json
-from muster.model.states import FINAL, MAY_BEGIN
+from muster.model.states import FINAL, MAY_BEGIN, TaskStatus
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TOLD_MAX = 5
 ALL = "all"
+_NOT_BEGUN = MAY_BEGIN | {TaskStatus.PAUSED}
 _WORDS = {"description": "text"} | {field.name: field.attribute for field in ATTRIBUTES.values()}
 
 
@@ -159,7 +160,7 @@ def tell(diff: Json, say: Callable[[str], None], *, applied: bool, watched: bool
         _some("Back", (f"{key} was taken out before, and stays so" for key in diff["restored"]), say)
         say("         left as they are; --update makes the plan what its file says")
         edited = [one for one in changed if not FILLED.issuperset(one["fields"])]
-        if watched and any(one["status"] in MAY_BEGIN for one in [*edited, *out]):
+        if watched and any(one["status"] in _NOT_BEGUN for one in [*edited, *out]):
             say("         what has not begun is held until you say so")
 
 

@@ -37,7 +37,7 @@ TOUCHING_MAX = 100
 class Claims:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.closed_until_ms = 0
+        self.closed_until_ms: int | None = None
         """By this host's clock for leases: nothing is given out before."""
 
     async def claim(self, view: View, command: c.Claim) -> Claimed:
@@ -61,7 +61,7 @@ class Claims:
         if worker.draining or crew is not CrewStatus.RUNNING:
             return Claimed(jobs=(), drain=worker.draining or crew is CrewStatus.STOPPED)
         free = min(command.slots, worker.slots - len(held))
-        if free <= 0 or view.here.mono_ms < self.closed_until_ms:
+        if free <= 0 or self._closed(view):
             return Claimed(jobs=())
         known = await known_pools(view)
         if known:
@@ -75,6 +75,9 @@ class Claims:
             await try_pools(view, {name: attempt for name, attempt in names if name in known})
         await view.flush()
         return Claimed(jobs=await self.jobs(view, opened))
+
+    def _closed(self, view: View) -> bool:
+        return self.closed_until_ms is not None and view.here.mono_ms < self.closed_until_ms
 
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[_Candidate] = []

@@ -66,12 +66,12 @@ async def set_sync(view: View, command: SetSync) -> Done:
     return Done()
 
 
-async def free_held(view: View, plan_id: int) -> None:
-    """Its file says nothing any more."""
+async def free_held(view: View, plan_id: int, stay: Collection[int] = ()) -> None:
+    """But for these, its tasks are as its file says, or it has none any more."""
     state = await view.tx.sync_state(plan_id)
-    if state.held:
-        await _hold(view, state.held, {}, state.held)
-        await view.tx.set_sync_state(plan_id, replace(state, held={}))
+    if free := state.held.keys() - stay:
+        held = await _hold(view, state.held, {}, free)
+        await view.tx.set_sync_state(plan_id, replace(state, held=held))
 
 
 async def _hold(

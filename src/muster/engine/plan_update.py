@@ -13,7 +13,7 @@ from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
 from muster.engine.new_names import refuse_unfit_tags
-from muster.engine.plan_files import forget_edited, join_file, note_edited
+from muster.engine.plan_files import forget_edited, free_held, join_file, note_edited
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -187,6 +187,7 @@ class PlanUpdater:
             diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
         elif plan:
             await forget_edited(view, plan.id, {spec.key or "" for spec in tasks})
+            await free_held(view, plan.id, {kept[key].id for key in command.leave & kept.keys()})
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
         await self._refuse_cycle(view, _edges(command, kept, _waiting_as_before(whole, diff)))
         added = await self._enqueuer.enqueue(view, command)

@@ -13,8 +13,7 @@ from muster.model.file_conflicts import Difference, FileChange, FileConflict
 from muster.model.plan_sync import UNPROVED
 from muster.model.states import MAY_BEGIN, PauseReason, TaskStatus
 
-_STAYS = frozenset({FileChange.EDITED, FileChange.REMOVED})
-"""What is told of it is not taken in at once."""
+_OTHERWISE = frozenset({FileChange.EDITED, FileChange.REMOVED, FileChange.TICKED})
 
 
 class _Kept(Protocol):
@@ -46,7 +45,9 @@ def held_back(
     by_settings: Collection[str] = (),
 ) -> HeldBack:
     """`held` are those that are held by now, `fresh` is what has to stand for a while."""
-    keys = {one.key: PauseReason.EDIT for one in fresh if one.kind in _STAYS and one.key not in by_settings}
+    keys = {
+        one.key: PauseReason.EDIT for one in fresh if one.kind in _OTHERWISE and one.key not in by_settings
+    }
     keys |= {one.key: PauseReason.FILE for one in conflicts if not one.rejected and _holds(one)}
     wanted = [(kept[key], reason) for key, reason in sorted(keys.items()) if key in kept]
     hold = {
@@ -60,7 +61,7 @@ def held_back(
 def _holds(conflict: FileConflict) -> bool:
     if conflict.kind is FileChange.TICKED:  # what an agent has ticked, and left, another one goes on with
         return conflict.why != UNPROVED
-    return conflict.kind in _STAYS
+    return conflict.kind in _OTHERWISE
 
 
 def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> frozenset[str]:

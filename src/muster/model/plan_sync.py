@@ -64,7 +64,7 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
     edited: Edited = {}
-    held: dict[int, PauseReason] = {}
+    held: dict[Id, PauseReason] = {}
     """By number, why tasks were paused because of what their boxes say."""
 
     @property

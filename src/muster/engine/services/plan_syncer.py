@@ -29,7 +29,7 @@ from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, UpdatePlan, compare
 from muster.model.errors import BadPlan, NotFound
-from muster.model.file_conflicts import FileChange, refusal
+from muster.model.file_conflicts import FileChange, FileConflict, refusal
 from muster.model.held_back import AS_IT_IS, HeldBack, as_before, changed_by_settings, held_back
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
@@ -144,10 +144,9 @@ class PlanSyncer(WorkspaceService):
         glances = await self._in_thread(self._glance, asked)
         try:
             for plan, one, glance in zip(plans, known, glances, strict=True):
-                if self._looked is not None and glance.mark is not None and glance.head is not None:
-                    await self.look(plan, glance.head)
-                else:
-                    await self._consider(plan, one, glance, now_ms, event)
+                if self._looked is not None and glance.mark is not None:
+                    await self._hold_first(plan, glance.head)
+                await self._consider(plan, one, glance, now_ms, event)
         finally:
             if self._looked is not None:
                 self._looked()
@@ -241,6 +240,23 @@ class PlanSyncer(WorkspaceService):
             wait_s = self._rules.settle_s if settle_s is None else settle_s
             return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
+    async def _hold_first(self, plan: Plan, head: str | None) -> None:
+        """What differs is held before it is judged: by then its file is to have been left alone for a while."""
+        async with self._ticker.lock:
+            state = await self._reads.sync_state(plan.id)
+            try:
+                compared = await self._compare(plan, state.edited)
+            except (BadPlan, OSError):
+                return  # the next look tells
+            if compared.found or compared.problem or head is None:
+                known = {one.about for one in state.conflicts}
+                new = [one for one in compared.found if one not in known]
+                held = held_back(state.held, state.conflicts, new, compared.kept, compared.by_settings)
+                if any(held) and not compared.seen.written:
+                    await self._keep(plan, state, held=held)
+            else:
+                await self._look(plan, head, self._rules.settle_s, whole=True, compared=compared)
+
     async def _compare(self, plan: Plan, edited: Edited, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
 
@@ -305,33 +321,37 @@ class PlanSyncer(WorkspaceService):
         views = await self._reads.task_views(TaskFilter(ids=tuple(ids), limit=len(ids))) if ids else []
         return {view.key: view for view in views}
 
-    async def _look(self, plan: Plan, head: str | None, settle_s: float, *, whole: bool) -> PlanSynced:
+    async def _look(
+        self,
+        plan: Plan,
+        head: str | None,
+        settle_s: float,
+        *,
+        whole: bool,
+        compared: Compared | None = None,
+    ) -> PlanSynced:
         known, state = self._known[plan.id], await self._reads.sync_state(plan.id)
         began_s, watched_ms = self._now_s, known.seen_ms
         known.event = await self._reads.last_event_id()
         try:
-            compared = await self._compare(
+            compared = compared or await self._compare(
                 plan, state.edited, whole=whole or bool(state.conflicts or state.held)
             )
         except (BadPlan, OSError) as error:
-            known.first_s, known.problem, known.boxes = None, str(error), {}
-            if state.problem != str(error):
-                log.warning("plan %s is not in step with its file: %s", plan.name, error)
-                gone = isinstance(error, BadPlan) and not_there(error)
-                held = HeldBack(free=tuple(state.held)) if gone else AS_IT_IS
-                await self._keep(plan, replace(state, problem=str(error)), held=held)
-            return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
+            return await self._could_not(plan, state, error)
         seen, kept, found, unread = compared.seen, compared.kept, compared.found, compared.problem
         if seen.written:
             return PlanSynced(plan=plan.name, problem="another program is writing the file")
-        again: dict[str, bool] = {}
-        if seen.restored:  # by an editor that had it open
-            again = {one.key: True for one in found if one.kind is FileChange.CLEARED}
-            found = [one for one in found if one.kind is not FileChange.CLEARED]
-        now_ms, now_s = self.clock.now().wall_ms, self._now_s
-        git, watched = git_did(known.head, head), watched_ms is not None
+        # An editor that had it open has written what was there before.
+        back = [one for one in found if one.kind is FileChange.CLEARED and seen.restored]
+        again, found = {one.key: True for one in back}, [one for one in found if one not in back]
+        now_ms, now_s, git = self.clock.now().wall_ms, self._now_s, git_did(known.head, head)
         facts = compared.facts(
-            *(known, git, state.edited), watched=watched, now_ms=now_ms, mono_s=now_s, settle_s=settle_s
+            *(known, git, state.edited),
+            watched=watched_ms is not None,
+            now_ms=now_ms,
+            mono_s=now_s,
+            settle_s=settle_s,
         )
         if compared.joined:
             ids = tuple(task.id for task in compared.joined)
@@ -349,12 +369,7 @@ class PlanSyncer(WorkspaceService):
                 log.warning("plan %s is not in step with its file: %s", plan.name, unread)
         after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
         after = replace(after, head=head or state.head)
-        if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
-            told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
-        if again:
-            told.append(f"ticked again: {listed(again)}")
-        if compared.joined:
-            told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
+        told += _told(state, conflicts, again, compared)
         held = held_back(state.held, conflicts, fresh, kept, compared.by_settings)
         if told or after != state or compared.agreed or any(held):
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed, held=held)
@@ -365,6 +380,17 @@ class PlanSyncer(WorkspaceService):
         self._ticker.written.pop(plan.id, None)
         self._ticker.again(plan.id, again)
         return PlanSynced(plan=plan.name, done="; ".join(told), problem=problem, conflicts=after.waiting)
+
+    async def _could_not(self, plan: Plan, state: SyncState, error: BadPlan | OSError) -> PlanSynced:
+        """Compare them."""
+        known = self._known[plan.id]
+        known.first_s, known.problem, known.boxes = None, str(error), {}
+        if state.problem != str(error):
+            log.warning("plan %s is not in step with its file: %s", plan.name, error)
+            gone = isinstance(error, BadPlan) and not_there(error)
+            held = HeldBack(free=tuple(state.held)) if gone else AS_IT_IS
+            await self._keep(plan, replace(state, problem=str(error)), held=held)
+        return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
         """A person's word on what waits: the file is right, or the plan is; of these tasks, or of all.
@@ -436,3 +462,17 @@ class PlanSyncer(WorkspaceService):
                 boxes = by_keys(boxes, await self._reads.box_names(plan.id))
                 return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
         return ()
+
+
+def _told(
+    state: SyncState, conflicts: Iterable[FileConflict], again: Collection[str], compared: Compared
+) -> list[str]:
+    """What a look has found, in words, beside what it has changed."""
+    told = []
+    if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
+        told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
+    if again:
+        told.append(f"ticked again: {listed(again)}")
+    if compared.joined:
+        told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
+    return told

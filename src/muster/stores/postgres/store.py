@@ -36,7 +36,7 @@ from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest
 from muster.stores.postgres.session import Session
 from muster.stores.postgres.statements import for_all, load
 from muster.stores.postgres.transaction import PostgresTransaction
-from muster.stores.postgres.upkeep import keep_up
+from muster.stores.postgres.upkeep import keep_up, who_holds_up
 
 T = TypeVar("T")
 
@@ -297,7 +297,7 @@ class PostgresStore:
         try:
             async with self._seers.acquire() as connection:
                 standing = await self._compare_unless_filled(connection)
-                self._flow.see(await connection.fetchrow(_STORE.by_name["held_table"]))
+                self._flow.see(await who_holds_up(connection, STILL_S))
                 now_s = asyncio.get_running_loop().time()
                 if now_s >= self._upkeep_due_s and standing.halted is None and self._fault is None:
                     self._upkeep_due_s = now_s + (UPKEEP_S if await keep_up(connection) else UPKEEP_AGAIN_S)

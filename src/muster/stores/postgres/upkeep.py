@@ -1,8 +1,13 @@
-"""What servers do for the tables once an hour: months to come get partitions, old ones lose theirs."""
+"""What servers do for the tables, and for each other.
+
+Once an hour months to come get partitions, and old ones lose theirs.  What holds others up is looked for often.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
+from typing import Any
 
 import asyncpg
 
@@ -28,6 +33,17 @@ async def keep_up(connection: asyncpg.Connection) -> bool:
     except asyncpg.UndefinedTableError:
         return False  # another server has just dropped one
     return all(done)
+
+
+async def who_holds_up(connection: asyncpg.Connection, still_s: float) -> Sequence[Any] | None:
+    """(table, process) as in `held_table`.
+
+    What servers hold that have stood still for so long in the middle of a statement is freed.
+    """
+    if ended := await connection.fetchval(_SQL["end_frozen"], still_s):
+        log.warning("%d sessions of a server that stands still were ended, with what they held", ended)
+    found: Sequence[Any] | None = await connection.fetchrow(_SQL["held_table"])
+    return found
 
 
 async def _drop(connection: asyncpg.Connection, month: str) -> bool:

@@ -243,6 +243,16 @@ BEGIN
     RETURN gone;
 END $$;
 
+-- Frozen between two messages of one statement a server counts as active: idle_in_transaction_session_timeout does
+-- not end it.  Where servers log in as several roles, those of the owner's are ended.
+CREATE FUNCTION end_frozen(still interval) RETURNS bigint
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+     WHERE datname = current_database() AND application_name = 'muster' AND state = 'active'
+       AND wait_event = 'ClientRead' AND xact_start IS NOT NULL AND state_change < clock_timestamp() - still
+       AND pg_has_role(usesysid, 'USAGE')
+$$;
+
 -- S13: `muster_query` sees the rows of the workspace that its transaction has named, and none where it has named
 -- none; `muster_engine` sees all, as it carries out what any workspace asks.  Neither owns anything, and the rules
 -- hold for the owner as well.
@@ -257,9 +267,9 @@ REVOKE DELETE ON seals FROM muster_engine;
 REVOKE INSERT, UPDATE, DELETE ON schema_version FROM muster_engine;
 REVOKE ALL ON event_tally, room, halt, idempotency, schema_version FROM muster_query;
 REVOKE ALL ON FUNCTION make_partitions, move_strays, past_months, pruned_to, next_workspace, all_pruned, drop_month,
-    prune_mixed_month FROM PUBLIC;
+    prune_mixed_month, end_frozen FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION make_partitions, past_months, pruned_to, next_workspace, all_pruned, drop_month,
-    prune_mixed_month TO muster_engine;
+    prune_mixed_month, end_frozen TO muster_engine;
 DO $$
 DECLARE own record;
 BEGIN

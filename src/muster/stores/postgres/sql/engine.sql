@@ -37,6 +37,9 @@ SELECT c.relname, (pg_blocking_pids(l.pid))[1]
    AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
  LIMIT 1
 
+-- name: end_frozen
+SELECT end_frozen(make_interval(secs => ?1))
+
 -- name: standing
 SELECT pg_is_in_recovery(), (SELECT value FROM meta WHERE workspace_id = 0 AND name = 'store'), present_life(), (SELECT reason FROM halt),
        (SELECT coalesce(max(epoch), 0) FROM marks), $clock
