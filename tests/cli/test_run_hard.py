@@ -237,7 +237,7 @@ def test_a_run_does_not_end_before_an_edit_that_holds_its_last_task_is_taken_in(
         (folder / "edited").write_text(plan.read_text().replace("echo old", "echo new"))
         (folder / "edited").replace(plan)
         until(
-            lambda: "was edited, which is taken in soon" in muster(folder, "why", "plan/b").stdout,
+            lambda: "was edited, which is to be taken in first" in muster(folder, "why", "plan/b").stdout,
             "it is held",
         )
         (folder / "go").touch()

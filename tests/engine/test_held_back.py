@@ -13,12 +13,22 @@ from plan_world import World
 from muster.app.core import Owner
 from muster.app.settings import load_config
 from muster.config.project import Project
-from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.services.plan_syncer import PlanSyncer
 from muster.model.answers import Claimed
-from muster.model.commands import Cancel, Claim, CompleteByPerson, Fail, Pause, Register, Resume, SetCrew
-from muster.model.errors import IllegalMove
+from muster.model.commands import (
+    Cancel,
+    Claim,
+    CompleteByPerson,
+    Fail,
+    Pause,
+    Register,
+    Release,
+    Resume,
+    Retry,
+    SetCrew,
+)
+from muster.model.errors import Conflict, IllegalMove
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import FOR_ITS_FILE, CrewStatus, ErrorKind, PauseReason
 from muster_command import run_muster
@@ -35,11 +45,8 @@ def world(rig: Rig, tmp_path: Path) -> World:
 
 
 def held(world: World) -> set[str]:
-    paused = {view.key for view in world.rig.views().values() if view.paused_reason in FOR_ITS_FILE}
-    plan = drive(world.rig.reads.plan_sources())[0]
-    numbers = drive(world.rig.reads.sync_state(plan.id)).held
-    assert {view.key for view in world.rig.views().values() if view.id in numbers} == paused
-    return paused
+    views = world.rig.views().values()
+    return {view.key for view in views if view.status == "PAUSED" and view.paused_reason in FOR_ITS_FILE}
 
 
 def look(world: World) -> None:
@@ -130,6 +137,98 @@ def test_one_that_runs_goes_on_and_is_held_before_its_next_try(world: World) -> 
     world.rig.do(Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.CRASH, message="it fell over"))
     world.pass_s(3)
     assert held(world) == {"a"}
+
+
+@pytest.mark.parametrize("accept", [True, False])
+def test_an_answer_to_what_was_asked_before_the_last_edit_is_none(world: World, *, accept: bool) -> None:
+    world.write("] A", "] Another")
+    world.restart()
+    world.pass_s(3)
+    world.write("] Another", "] Yet another")
+    with pytest.raises(
+        Conflict, match="a: its box was changed again since you were asked; nothing was changed"
+    ):
+        asyncio.run(world.syncer.decide("p", accept, ["a"], "ada"))
+    assert held(world) == {"a"}
+    assert asyncio.run(world.syncer.sync("p")).done == "edited: a"
+    assert held(world) == set() and world.rig.views()["a"].title == "Yet another"
+
+
+def test_neither_is_one_to_a_box_that_is_gone_since(world: World) -> None:
+    world.write("] A", "] Another")
+    world.restart()
+    world.pass_s(3)
+    world.write("- [ ] Another {#a}\n", "")
+    with pytest.raises(Conflict, match="changed again"):
+        asyncio.run(world.syncer.decide("p", True, [], "ada"))
+    assert held(world) == {"a"}
+
+
+def test_what_a_person_brings_back_is_held_again(world: World) -> None:
+    world.write("] A", "] Another")
+    world.restart()
+    world.pass_s(3)
+    number = world.rig.id("p/a")
+    for away, back in ((Pause, Resume), (Cancel, Retry)):
+        world.rig.do(away(task_id=number, actor="ada"))
+        assert held(world) == set()
+        world.rig.do(back(task_id=number, actor="ada"))
+        assert held(world) == {"a"}
+
+
+def test_a_lost_attempt_is_not_begun_again_as_it_was(world: World) -> None:
+    job = world.claim("a")
+    world.write("] A", "] Another")
+    world.pass_s(40)
+    assert world.statuses["a"] == "RUNNING"
+    world.rig.do(Release(task_id=job.task_id, epoch=job.epoch, reason="its worker drains"))
+    assert held(world) == {"a"} and not [one for one in world.rig.claim() if one.key == "a"]
+    world.pass_s(2)
+    assert {one.key: one.title for one in world.rig.claim()}["a"] == "Another"
+
+
+def test_it_is_held_before_the_file_was_left_alone_for_long(world: World) -> None:
+    """Nor does git that is at work keep it from that."""
+    world.head = None
+    world.write("] A", "] Another")
+    look(world)
+    assert held(world) == set(), "it may be half written"
+    world.pass_s(1)
+    assert held(world) == {"a"} and world.conflicts == {}
+    world.head = "h2"
+    world.pass_s(3)
+    assert "git" in world.conflicts["a"]
+
+
+def test_what_waits_behind_a_question_waits_for_a_person(world: World) -> None:
+    world.reachable = True
+    world.restart()
+    world.pass_s(3)
+    jobs = {job.key: job for job in world.rig.started(slots=9)}
+    world.rig.do(Release(task_id=jobs["b"].task_id, epoch=1, reason="its worker drains"))
+    world.write("[ ] B", "[x] Bee")
+    world.pass_s(40)
+    assert set(world.conflicts) == {"b"} and world.rig.views()["b"].paused_reason is PauseReason.FILE
+
+
+def test_a_plan_that_is_added_meanwhile_is_watched_from_then_on(world: World) -> None:
+    (world.folder / "more.md").write_text("# More\n\n- [ ] M {#m after=n}\n- [ ] N {#n}\n")
+    world.rig.do(world.wanted("more.md", "", (world.folder / "more.md").read_bytes()))
+    look(world)
+    (world.folder / "more.md").write_text("# More\n\n- [ ] Em {#m after=n}\n- [ ] N {#n}\n")
+    world.pass_s(40)
+    assert world.conflicts == {} and world.rig.views()["m"].title == "Em"
+
+
+def test_an_unreadable_file_frees_nothing_but_what_is_answered(world: World) -> None:
+    world.write("] A", "] Another", "] B", "] Bee")
+    world.restart()
+    world.pass_s(3)
+    world.write("{#b}", "{#b prioirty=3}")
+    world.pass_s(10)
+    assert held(world) == {"a", "b"}
+    asyncio.run(world.syncer.decide("p", False, ["a"], "ada"))
+    assert held(world) == {"b"}
 
 
 def test_nothing_is_held_for_a_file_that_is_gone(world: World) -> None:

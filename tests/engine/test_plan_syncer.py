@@ -30,7 +30,7 @@ def world(rig: Rig, tmp_path: Path) -> World:
 def test_a_tick_is_taken_in_once_the_file_is_left_alone(world: World) -> None:
     world.write("[ ] A", "[x] A")
     world.pass_s(2)
-    assert world.statuses["a"] == "PENDING", "first seen a second ago"
+    assert world.statuses["a"] == "PAUSED", "first seen a second ago: it is not begun meanwhile"
     world.pass_s(1)
     assert world.statuses["a"] == "COMPLETED" and world.conflicts == {}
     assert {event.actor for event in world.rig.events("a") if event.event == "completed"} == {THE_FILE}

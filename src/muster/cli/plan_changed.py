@@ -18,9 +18,14 @@ def changed_meanwhile(api: Api) -> Iterator[str]:
     """A sentence for each plan whose file says otherwise: what it asks about is held."""
     try:
         for plan in api.get("/api/v1/plans"):
-            if plan["source"] is not None and (keys := _differing(api.get(plan_path(plan["name"], "sync")))):
-                yield f"Changed  {clean(plan['name'])}: {few(keys)} in its file; held until you say so"
-                yield f"Next     muster plan sync {shell_word(plan['name'])} --status"
+            if plan["source"] is None:
+                continue
+            found, name = api.get(plan_path(plan["name"], "sync")), plan["name"]
+            if found["problem"]:
+                yield f"Changed  {clean(name)}: {clean(found['problem'])}; its tasks are done as before"
+            elif keys := _differing(found):
+                yield f"Changed  {clean(name)}: {few(keys)} in its file; held until you say so"
+                yield f"Next     muster plan sync {shell_word(name)} --status"
     except MusterError as error:
         yield f"Changed  nobody knows whether the files of plans were: {error.message}"
 

@@ -15,7 +15,7 @@ from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_wa
 from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
-from muster.model.states import HELD, TaskStatus
+from muster.model.states import FOR_ITS_FILE, HELD, TaskStatus
 
 Act = Callable[[Context, Json], Json]
 Tell = Callable[[Json, Json, Context], str]
@@ -121,7 +121,8 @@ def _pause(args: argparse.Namespace) -> int:
     def tell(task: Json, moved: Json, _: Context) -> str:
         if moved["status"] in HELD:
             return f"attempt {moved['epoch']} saves a checkpoint and stops; then it is paused"
-        return "was paused already" if task["status"] == TaskStatus.PAUSED else "paused"
+        paused = task["status"] == TaskStatus.PAUSED and task["pausedReason"] not in FOR_ITS_FILE
+        return "was paused already" if paused else "paused"
 
     return _each(args, "paused", post("pause"), tell)
 

@@ -15,7 +15,7 @@ from muster.cli.waiting import ENDED, FOREVER_S, RESTING, Waiting
 from muster.client.api import task_path
 from muster.model.errors import Ambiguous, IllegalMove, NotFound, Unavailable
 from muster.model.json_value import Json
-from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
 
 EXIT_INTERRUPTED = 130
 FIRST = 10
@@ -106,7 +106,8 @@ def _rests(look: Callable[[], Json], say: Callable[[str], None]) -> Callable[[],
             task = look()["task"]
         except Unavailable:
             return False
-        if task["status"] in FINAL or task["status"] == TaskStatus.PAUSED:
+        stays = task["status"] == TaskStatus.PAUSED and task["pausedReason"] != PauseReason.EDIT
+        if task["status"] in FINAL or stays:
             return RESTING.reached(task)
         if task["status"] not in HELD and time.monotonic() - since_s > SOON_S and task["why"] != told:
             told = task["why"]

@@ -30,7 +30,7 @@ from muster.engine.leader import lead
 from muster.engine.locking import locks_of, named_tasks
 from muster.engine.manual import Manual
 from muster.engine.memory import Memory
-from muster.engine.plan_files import free_held, join_file, set_sync, set_ticked
+from muster.engine.plan_files import free_held, hold_back, join_file, set_sync, set_ticked
 from muster.engine.plan_update import PlanUpdater
 from muster.engine.policy import Policy
 from muster.engine.pools import close_pools, hear_provider, open_pool, reopen_for
@@ -294,6 +294,8 @@ class Engine:
     async def _finish(self, view: View, *, claims: bool = False) -> None:
         """`claims` follow, and write what they do not read."""
         await view.settle()
+        if view.back and not self.store.shared:  # no server of several follows a file
+            await hold_back(view)
         await self._plans.settle(view)
         await (view.flush_queue() if claims else view.flush())
         if view.outbox is not None:

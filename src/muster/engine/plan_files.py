@@ -15,7 +15,6 @@ from muster.model.edits import KeptTask, RenameBox, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import JoinFile, SetSync
 from muster.model.states import FOR_ITS_FILE, MAY_BEGIN, PauseReason, TaskStatus
-from muster.model.task import Task
 
 
 async def set_ticked(view: View, command: c.SetTicked) -> Done:
@@ -53,10 +52,11 @@ async def join_file(view: View, command: JoinFile) -> Done:
 
 async def set_sync(view: View, command: SetSync) -> Done:
     before = await view.tx.sync_state(command.plan_id)
-    held = await _hold(view, before.held, command.hold, command.free)
+    after = before.otherwise if command.otherwise is None else command.otherwise
+    await _hold(view, before.otherwise, after)
     await view.flush()
     edited = without_agreed(before.edited, command.agreed)
-    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited, held=held))
+    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited, otherwise=after))
     plan = await view.tx.plan(command.plan_id)
     if command.said and plan is not None:
         decision = breaker.noted(plan, "plan_synced", command.said, command.actor, view.now)
@@ -69,28 +69,34 @@ async def set_sync(view: View, command: SetSync) -> Done:
 async def free_held(view: View, plan_id: int, stay: Collection[int] = ()) -> None:
     """But for these, its tasks are as its file says, or it has none any more."""
     state = await view.tx.sync_state(plan_id)
-    if free := state.held.keys() - stay:
-        held = await _hold(view, state.held, {}, free)
-        await view.tx.set_sync_state(plan_id, replace(state, held=held))
+    after = {number: why for number, why in state.otherwise.items() if number in stay}
+    if after != state.otherwise:
+        await _hold(view, state.otherwise, after)
+        await view.tx.set_sync_state(plan_id, replace(state, otherwise=after))
 
 
-async def _hold(
-    view: View, held: Mapping[int, PauseReason], hold: Mapping[int, PauseReason], free: Iterable[int]
-) -> dict[int, PauseReason]:
-    """Those that are held by then: meanwhile one may have begun, or become a person's."""
-    after = {**held}
-    await view.load((*hold, *free))
-    for number in free:
-        if _held(view.task(number)):
-            view.run(number, c.Resume(task_id=number, actor=THE_FILE))
-        after.pop(number, None)
-    for number, reason in hold.items():
+async def _hold(view: View, before: Mapping[int, PauseReason], after: Mapping[int, PauseReason]) -> None:
+    await view.load([*(before.keys() | after.keys())])
+    for number in before.keys() - after.keys():
         task = view.task(number)
-        if (task.status in MAY_BEGIN and not task.is_group) or _held(task):
-            view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=reason))
-            after[number] = reason
-    return after
+        if task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE:
+            view.run(number, c.Resume(task_id=number, actor=THE_FILE))
+    for number, reason in after.items():
+        hold(view, number, reason)
 
 
-def _held(task: Task) -> bool:
-    return task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
+def hold(view: View, number: int, reason: PauseReason) -> None:
+    """A task that could be begun, or is held for another reason of its file."""
+    task = view.task(number)
+    held = task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
+    if held or (task.status in MAY_BEGIN and not task.is_group):
+        view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=reason))
+
+
+async def hold_back(view: View) -> None:
+    """What has come back is not begun again as it was, where its box says otherwise by now."""
+    back, view.back = view.back, []
+    for plan_id in {task.plan_id for task in back if task.plan_id is not None}:
+        state = await view.tx.sync_state(plan_id)
+        for number in {task.id for task in back} & state.otherwise.keys():
+            hold(view, number, state.otherwise[number])

@@ -31,6 +31,7 @@ from muster.model.rows import NewTask
 from muster.model.states import (
     FILE_ORDER,
     HELD,
+    MAY_BEGIN,
     PHASES,
     AttemptStatus,
     ErrorKind,
@@ -78,6 +79,8 @@ class View:
         self._opened: set[int] = set()
         self._completed: list[int] = []
         self._closing: list[int] = []
+        self.back: list[Task] = []
+        """Those that may be begun again, or at last."""
         """Groups that are done, unless nothing stands below them yet."""
         self._failed: list[tuple[int, int | None]] = []
         """Parents that ended without being done, each with the one child that is to be told; None: all."""
@@ -240,6 +243,8 @@ class View:
             before = decision.events[-1].previous_status
             if task.status is not before and before is not None and task.status not in HELD:
                 self._note_end(task)
+                if task.status in MAY_BEGIN and task.plan_id is not None:
+                    self.back.append(task)
         if decision.unblocks:
             self._completed.append(task.id)
         if decision.result is not None or decision.summary:

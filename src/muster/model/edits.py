@@ -1,7 +1,6 @@
 """A plan as its file has it, and changing tasks that are there already: one by one, or after a file was edited.
 
-Pure.  `compare` says what a plan's file and the kept plan disagree about; `muster plan diff` shows that, and
-`UpdatePlan` applies it.
+Pure.  `compare` says what file and plan disagree about, `muster plan diff` shows it, `UpdatePlan` applies it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from muster.model import fields
 from muster.model.answers import Answer, Enqueued
 from muster.model.commands import Spec
 from muster.model.scalars import Count, Id
-from muster.model.states import FILE_ORDER, HELD, PHASES, TaskStatus
+from muster.model.states import FILE_ORDER, HELD, PHASES, PauseReason, TaskStatus
 from muster.model.task import TaskFields, is_gone
 
 
@@ -86,6 +85,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     status: TaskStatus
     epoch: int = 0
     error: str = ""
+    paused_reason: PauseReason | None = None
     pinned_agent: str | None = None
     from_file: bool = False
     """It has, or had, a box in a plan file, which may take it out again."""

@@ -99,6 +99,11 @@ class NotAccepted(NamedTuple):
     hint: str
 
 
+def changed_again(plan: str) -> NotAccepted:
+    told = "its box was changed again since you were asked"
+    return NotAccepted(told, f"muster plan sync {shlex.quote(plan)} takes in what it says now")
+
+
 def not_accepted(
     plan: str,
     chosen: Iterable[FileConflict],

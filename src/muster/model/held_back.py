@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from muster.model.commands import Spec
 from muster.model.edits import Change
 from muster.model.fields import FILLED
 from muster.model.file_conflicts import Difference, FileChange, FileConflict
 from muster.model.plan_sync import UNPROVED
-from muster.model.states import MAY_BEGIN, PauseReason, TaskStatus
+from muster.model.states import FOR_ITS_FILE, MAY_BEGIN, PauseReason, TaskStatus
 
 _OTHERWISE = frozenset({FileChange.EDITED, FileChange.REMOVED, FileChange.TICKED})
 
@@ -24,38 +23,35 @@ class _Kept(Protocol):
     def status(self) -> TaskStatus: ...
 
     @property
+    def paused_reason(self) -> PauseReason | None: ...
+
+    @property
     def is_group(self) -> bool: ...
 
 
-class HeldBack(NamedTuple):
-    """By their numbers, what is to change."""
-
-    hold: Mapping[int, PauseReason] = MappingProxyType({})
-    free: tuple[int, ...] = ()
-
-
-AS_IT_IS = HeldBack()
-
-
-def held_back(
-    held: Mapping[int, PauseReason],
+def otherwise(
     conflicts: Iterable[FileConflict],
     fresh: Iterable[Difference],
     kept: Mapping[str, _Kept],
     by_settings: Collection[str] = (),
-) -> HeldBack:
-    """`held` are those that are held by now, `fresh` is what has to stand for a while."""
+) -> dict[int, PauseReason]:
+    """By number, why nobody is to begin these tasks; `fresh` is what has to stand for a while."""
+    waits = [one for one in conflicts if not one.rejected]
+    asked = {one.key for one in waits}
     keys = {
-        one.key: PauseReason.EDIT for one in fresh if one.kind in _OTHERWISE and one.key not in by_settings
+        one.key: PauseReason.FILE if one.key in asked else PauseReason.EDIT
+        for one in fresh
+        if one.kind in _OTHERWISE and one.key not in by_settings
     }
-    keys |= {one.key: PauseReason.FILE for one in conflicts if not one.rejected and _holds(one)}
-    wanted = [(kept[key], reason) for key, reason in sorted(keys.items()) if key in kept]
-    hold = {
-        task.id: reason
-        for task, reason in wanted
-        if (task.status in MAY_BEGIN and not task.is_group) or held.get(task.id, reason) is not reason
+    keys |= {one.key: PauseReason.FILE for one in waits if _holds(one)}
+    return {
+        kept[key].id: reason for key, reason in sorted(keys.items()) if key in kept and not kept[key].is_group
     }
-    return HeldBack(hold, tuple(sorted(held.keys() - {task.id for task, _ in wanted})))
+
+
+def lets_begin(otherwise: Collection[int], kept: Mapping[str, _Kept]) -> bool:
+    """Whether somebody could begin one of these."""
+    return any(task.status in MAY_BEGIN and task.id in otherwise for task in kept.values())
 
 
 def _holds(conflict: FileConflict) -> bool:
@@ -79,9 +75,9 @@ def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> fro
     )
 
 
-def as_before(held: Collection[int], kept: Mapping[str, _Kept]) -> dict[str, TaskStatus]:
+def as_before(kept: Mapping[str, _Kept]) -> dict[str, TaskStatus]:
     """How tasks stand by their keys; those that are held as they stood before."""
     return {
-        key: TaskStatus.PENDING if task.id in held and task.status is TaskStatus.PAUSED else task.status
+        key: TaskStatus.PENDING if task.paused_reason in FOR_ITS_FILE else task.status
         for key, task in kept.items()
     }

@@ -64,8 +64,8 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
     edited: Edited = {}
-    held: dict[Id, PauseReason] = {}
-    """By number, why tasks were paused because of what their boxes say."""
+    otherwise: dict[Id, PauseReason] = {}
+    """By number, why nobody is to begin tasks whose boxes say otherwise, whatever they do now."""
 
     @property
     def waiting(self) -> tuple[FileConflict, ...]:
@@ -86,10 +86,8 @@ class SetSync(Command, frozen=True, kw_only=True):
     """For the audit; empty: nothing was changed by it."""
     agreed: Edited = msgspec.field(default_factory=dict)
     """What the file says by now as its tasks do; what else was edited is kept as it is."""
-    hold: dict[Id, PauseReason] = msgspec.field(default_factory=dict)
-    """By number, why nobody is to begin these tasks ..."""
-    free: tuple[Id, ...] = ()
-    """... and which may be begun again."""
+    otherwise: dict[Id, PauseReason] | None = None
+    """As `SyncState.otherwise`; None: that is as it was."""
 
 
 class JoinFile(Command, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from muster.model.file_conflicts import (
     Difference,
     FileConflict,
     NotAccepted,
+    changed_again,
     not_accepted,
     used_again,
     with_ways,
@@ -87,6 +88,8 @@ class KnownFile:
     """A person is asked."""
     problem: str = ""
     """Why it could not be read, as it is now."""
+    unheld: bool = False
+    """It was changed since what differs was held."""
     gone_s: float | None = None
     """Since when it is not there; infinite once that was told."""
 
@@ -126,8 +129,7 @@ class Compared(NamedTuple):
     """As `SyncFacts.by_settings`."""
 
     def without(self, state: SyncState) -> Untaken:
-        known = {conflict.about for conflict in state.conflicts}
-        left = tuple(one for one in self.found if one not in known)
+        left = tuple(self.not_asked(state))
         running = tuple(key for key, *_ in left if key in self.kept and self.kept[key].status in HELD)
         settled = tuple(sorted(self.by_settings & {one.key for one in left}))
         return Untaken(left, running, settled, self.problem, state.waiting)
@@ -176,6 +178,19 @@ class Compared(NamedTuple):
             early=too_early([one.about for one in current], self.whole),
             keys=keys,
         )
+
+    def not_asked(self, state: SyncState) -> list[Difference]:
+        """What nobody was asked about."""
+        asked = {one.about for one in state.conflicts}
+        return [one for one in self.found if one not in asked]
+
+    def changed_since(
+        self, state: SyncState, plan: str, chosen: Iterable[FileConflict]
+    ) -> dict[str, NotAccepted]:
+        """By key: of what a person has an answer to, that which was changed once more since it was asked."""
+        new = {one.key for one in self.not_asked(state)}
+        stale = [one for one in chosen if one.about not in self.found and one.key in new]
+        return {one.key: changed_again(plan) for one in stale}
 
     @property
     def whole(self) -> dict[str, KeptTask]:

@@ -30,7 +30,7 @@ from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, withou
 from muster.model.edits import BoxName, UpdatePlan, compare
 from muster.model.errors import BadPlan, NotFound
 from muster.model.file_conflicts import FileChange, FileConflict, refusal
-from muster.model.held_back import AS_IT_IS, HeldBack, as_before, changed_by_settings, held_back
+from muster.model.held_back import as_before, changed_by_settings, lets_begin, otherwise
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
@@ -49,7 +49,7 @@ from muster.model.plan_sync import (
     of_boxes,
 )
 from muster.model.rows import Plan
-from muster.model.states import TaskStatus
+from muster.model.states import PauseReason, TaskStatus
 from muster.model.views import TaskFilter, TaskView
 from muster.ports.engine import Execute
 from muster.ports.files import Mark, PlanBytes, PlanFiles
@@ -73,6 +73,8 @@ class _Glance(NamedTuple):
     """Where its checkout stands."""
 
 
+HOLD_S = 0.2
+"""A file that is changed may be half written: so long it is left alone before what differs is held."""
 PATIENCE = 5
 """So many times the debounce a file may go on changing before it is looked at all the same."""
 
@@ -129,6 +131,8 @@ class PlanSyncer(WorkspaceService):
             times += self._ripens(known)
             if known.first_s is not None and known.gone_s is None:
                 times.append(known.changed_s + self._rules.debounce_s)
+            if known.unheld and known.gone_s is None:
+                times.append(max(known.changed_s + HOLD_S, known.rests_s))
         return max(min(times), self._now_s + STEP_S)
 
     def _ripens(self, known: KnownFile) -> list[float]:
@@ -145,8 +149,9 @@ class PlanSyncer(WorkspaceService):
         try:
             for plan, one, glance in zip(plans, known, glances, strict=True):
                 if self._looked is not None and glance.mark is not None:
-                    await self._hold_first(plan, glance.head)
+                    await self._hold(plan, glance.head, first=True)
                 await self._consider(plan, one, glance, now_ms, event)
+                one.unheld = one.unheld and self._looked is None
         finally:
             if self._looked is not None:
                 self._looked()
@@ -169,9 +174,12 @@ class PlanSyncer(WorkspaceService):
             return
         known.gone_s = None
         if not ours:
-            known.changed_s = self._now_s
+            known.changed_s, known.unheld = self._now_s, True
             known.first_s = known.changed_s if known.first_s is None else known.first_s
         known.mark = mark
+        if known.unheld and self._now_s >= max(known.changed_s + HOLD_S, known.rests_s):
+            known.unheld = False
+            await self._hold(plan, head, first=False)
         if known.first_s is not None:
             quiet = self._now_s - known.changed_s >= self._rules.debounce_s and head is not None
             if quiet or self._now_s - known.first_s >= PATIENCE * self._rules.debounce_s:
@@ -198,7 +206,7 @@ class PlanSyncer(WorkspaceService):
             known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
             state = await self._reads.sync_state(plan.id)
             if state.problem != (problem := file_gone(plan, await self._reads.kept_tasks(plan.id))):
-                await self._keep(plan, replace(state, problem=problem), held=HeldBack(free=tuple(state.held)))
+                await self._keep(plan, replace(state, problem=problem), held={})
 
     async def _keep(
         self,
@@ -208,12 +216,9 @@ class PlanSyncer(WorkspaceService):
         actor: str = THE_FILE,
         *,
         agreed: Edited = _NONE,
-        held: HeldBack = AS_IT_IS,
+        held: dict[int, PauseReason] | None = None,
     ) -> None:
-        hold, free = held
-        kept = SetSync(
-            plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed, hold=dict(hold), free=free
-        )
+        kept = SetSync(plan_id=plan.id, state=state, said=said, actor=actor, agreed=agreed, otherwise=held)
         await self._engine.execute(kept)
 
     async def sync(self, name: str) -> PlanSynced:
@@ -231,7 +236,9 @@ class PlanSyncer(WorkspaceService):
 
     async def _known_of(self, plan: Plan) -> KnownFile:
         if plan.id not in self._known:
-            self._known[plan.id] = KnownFile(head=(await self._reads.sync_state(plan.id)).head)
+            seen_ms = None if self._looked is not None else self.clock.now().wall_ms  # it was added just now
+            head = (await self._reads.sync_state(plan.id)).head
+            self._known[plan.id] = KnownFile(head=head, seen_ms=seen_ms)
         return self._known[plan.id]
 
     async def look(self, plan: Plan, head: str | None, *, settle_s: float | None = None) -> PlanSynced:
@@ -240,22 +247,25 @@ class PlanSyncer(WorkspaceService):
             wait_s = self._rules.settle_s if settle_s is None else settle_s
             return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
-    async def _hold_first(self, plan: Plan, head: str | None) -> None:
-        """What differs is held before it is judged: by then its file is to have been left alone for a while."""
+    async def _hold(self, plan: Plan, head: str | None, *, first: bool) -> None:
+        """What differs is not begun before it is judged, once its file has been left alone for a while."""
+        known, began_s = self._known[plan.id], self._now_s
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             try:
                 compared = await self._compare(plan, state.edited)
             except (BadPlan, OSError):
                 return  # the next look tells
-            if compared.found or compared.problem or head is None:
-                known = {one.about for one in state.conflicts}
-                new = [one for one in compared.found if one not in known]
-                held = held_back(state.held, state.conflicts, new, compared.kept, compared.by_settings)
-                if any(held) and not compared.seen.written:
-                    await self._keep(plan, state, held=held)
-            else:
+            if compared.problem:
+                return
+            if first and not compared.found and not compared.seen.written and head is not None:
                 await self._look(plan, head, self._rules.settle_s, whole=True, compared=compared)
+                return
+            new = compared.not_asked(state)
+            held = otherwise(state.conflicts, new, compared.kept, compared.by_settings)
+            if held != state.otherwise or lets_begin(held, compared.kept):
+                await self._keep(plan, state, held=held)
+        known.rests_s = self._now_s + rest_s(self._now_s - began_s)
 
     async def _compare(self, plan: Plan, edited: Edited, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
@@ -335,7 +345,7 @@ class PlanSyncer(WorkspaceService):
         known.event = await self._reads.last_event_id()
         try:
             compared = compared or await self._compare(
-                plan, state.edited, whole=whole or bool(state.conflicts or state.held)
+                plan, state.edited, whole=whole or bool(state.conflicts or state.otherwise)
             )
         except (BadPlan, OSError) as error:
             return await self._could_not(plan, state, error)
@@ -356,7 +366,7 @@ class PlanSyncer(WorkspaceService):
         if compared.joined:
             ids = tuple(task.id for task in compared.joined)
             await self._engine.execute(JoinFile(task_ids=ids))
-        verdict = judge(found, as_before(state.held, kept), state.conflicts, known.fresh, facts)
+        verdict = judge(found, as_before(kept), state.conflicts, known.fresh, facts)
         told, waits, refused = await self._applier.apply(
             plan, compared._replace(found=found), verdict, watched_ms, now_ms
         )
@@ -370,8 +380,9 @@ class PlanSyncer(WorkspaceService):
         after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
         after = replace(after, head=head or state.head)
         told += _told(state, conflicts, again, compared)
-        held = held_back(state.held, conflicts, fresh, kept, compared.by_settings)
-        if told or after != state or compared.agreed or any(held):
+        held = state.otherwise if unread else otherwise(conflicts, fresh, kept, compared.by_settings)
+        changed = after != state or held != state.otherwise or lets_begin(held, kept)
+        if told or changed or compared.agreed:
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed, held=held)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, facts.beside
         known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
@@ -388,8 +399,7 @@ class PlanSyncer(WorkspaceService):
         if state.problem != str(error):
             log.warning("plan %s is not in step with its file: %s", plan.name, error)
             gone = isinstance(error, BadPlan) and not_there(error)
-            held = HeldBack(free=tuple(state.held)) if gone else AS_IT_IS
-            await self._keep(plan, replace(state, problem=str(error)), held=held)
+            await self._keep(plan, replace(state, problem=str(error)), held={} if gone else None)
         return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
@@ -409,7 +419,9 @@ class PlanSyncer(WorkspaceService):
                     f"muster plan sync {name} --status",
                 )
             current = [one.about for one in chosen if one.about in found]
-            refused = compared.refused(name, chosen, keys) if accept else {}
+            refused = compared.changed_since(state, name, chosen)
+            if accept:
+                refused |= compared.refused(name, chosen, keys)
             if refused and (keys or {one.key for one in chosen} == refused.keys()):
                 raise refusal(refused)
             chosen = [one for one in chosen if one.key not in refused]
@@ -425,13 +437,15 @@ class PlanSyncer(WorkspaceService):
             after, marks = decided(state, chosen, found, accept=accept)
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
-            held = held_back(
-                after.held, after.conflicts, self._known[plan.id].fresh, kept, compared.by_settings
-            )
+            left = compared.not_asked(state)
+            held = otherwise(after.conflicts, left, kept, compared.by_settings)
+            if compared.problem:  # what else differs is not known now
+                answered = {kept[one.key].id for one in chosen if one.key in kept}
+                held = {number: why for number, why in state.otherwise.items() if number not in answered}
             await self._keep(plan, after, done, actor, held=held)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
-        stays = f"not accepted: {listed(sorted(refused))}" if refused else ""
+        stays = f"not {word}: {listed(sorted(refused))}" if refused else ""
         told = "; ".join(filter(None, (done, stays)))
         return PlanSynced(plan=name, done=told, problem=problem, conflicts=after.waiting)
 
