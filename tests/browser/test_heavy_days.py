@@ -120,5 +120,6 @@ def test_a_hundred_thousand_lines_are_shown_by_their_end_and_do_not_move(far: Fa
     page.get_by_role("link", name="From its beginning").click()
     expect(transcript).to_contain_text("line 0:")
     assert elements(page) < ELEMENTS_MAX
-    page.get_by_role("link", name="More").click()
+    # By its key: a pointer that comes with the scrolling may miss it, while rows above get the height they need.
+    page.get_by_role("link", name="More").press("Enter")
     expect(transcript).not_to_contain_text("line 0:")
