@@ -230,6 +230,18 @@ def test_what_was_edited_while_no_crew_was_up_does_not_begin_with_its_old_text(p
     assert {name for name in made if "-" in name} == {f"new-{n}" for n in range(9)}
 
 
+def test_what_is_asked_of_a_file_that_is_gone_offers_no_answer(project: Project) -> None:
+    project.say("down", "--now")
+    project.edit("First", "Primo")
+    project.say("up", "--daemon")
+    conflicts_of(project, "a")
+    project.plan.rename(project.folder / "elsewhere.md")
+    told = project.say("plan", "sync", "plan", "--status")
+    assert "plan.md is not there: muster plan add NEW_NAME" in told and "--accept" not in told
+    gone = "muster plan add NEW_NAME goes on with it where it was renamed; 1 change in its file: a"
+    until(lambda: gone in project.say("inbox"), "the inbox says it as well")
+
+
 def test_other_settings_are_nobodys_edit(project: Project) -> None:
     project.say("down", "--now")
     with (project.folder / "muster.toml").open("a") as settings:

@@ -33,6 +33,8 @@ class World:
         self.rig, self.folder, self.path = rig, folder, folder / "plan.md"
         self.head: str | None = head
         self.reachable = False
+        self.agent = ""
+        """Whom settings give tasks to that name nobody."""
         self.programs: Sequence[str] = ()
         """That its file was read for the last time."""
         self.path.write_text(text)
@@ -71,6 +73,8 @@ class World:
         document = markdown.parse(markdown.decode(data, source), source)
         bodies = [to_builtins(task) for task in document.tasks]
         tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]
+        for task in tasks if self.agent else ():
+            task.setdefault("agent", self.agent)
         body = {"plan": document.name, "source": source, "tasks": tasks, "actor": THE_FILE}
         return convert(body | {"inReach": self.reachable}, UpdatePlan)
 

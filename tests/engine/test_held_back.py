@@ -280,3 +280,18 @@ def test_an_owner_gives_nothing_out_before_it_has_compared_the_files(tmp_path: P
             assert isinstance(given, Claimed) and {job.key for job in given.jobs} == {"a"}
 
     asyncio.run(work())
+
+
+def test_a_plan_whose_file_says_what_it_said_is_what_settings_make_of_it(world: World) -> None:
+    """As with another usual agent, or another order."""
+    world.agent = "other"
+    world.restart()
+    look(world)
+    assert world.conflicts == {} and held(world) == set()
+    assert {view.wanted_agent for view in world.rig.views().values()} == {"other"}
+    world.agent = ""
+    world.write("] A", "] Another")
+    world.restart()
+    look(world)
+    world.pass_s(3)
+    assert set(world.conflicts) == {"a", "b"}, "nobody knows whose doing it is"

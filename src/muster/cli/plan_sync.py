@@ -154,8 +154,10 @@ def show_files(files: Sequence[Json], screen: Screen) -> None:
     for found in files:
         waits = found["conflicts"]
         named = few([one["key"] for one in waits])
-        told = f"{counted(len(waits), 'change')} in its file: {named}" if waits else clean(found["problem"])
-        screen.line(f"  {clean(found['plan'])}  {told}")
+        changes = f"{counted(len(waits), 'change')} in its file: {named}" if waits else ""
+        asked = any(one["why"] == found["problem"] for one in waits)
+        told = [changes] if asked else [clean(found["problem"]), changes]
+        screen.line(f"  {clean(found['plan'])}  {'; '.join(filter(None, told))}")
         screen.line(f"  next: {status_of(found['plan'])}")
 
 

@@ -41,7 +41,7 @@ def otherwise(
     keys = {
         one.key: PauseReason.FILE if one.key in asked else PauseReason.EDIT
         for one in fresh
-        if one.kind in _OTHERWISE and one.key not in by_settings
+        if one.kind in _OTHERWISE and (one.kind is FileChange.TICKED or one.key not in by_settings)
     }
     keys |= {one.key: PauseReason.FILE for one in waits if _holds(one)}
     return {
@@ -70,6 +70,7 @@ def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> fro
         change.key
         for change in changed
         if change.key in said
+        and change.fields
         and FILLED.issuperset(change.fields)
         and all(getattr(said[change.key], name) is None for name in change.fields)
     )

@@ -64,6 +64,8 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     """Why the file cannot be read, or its changes cannot be applied."""
     edited: Edited = {}
+    text: str = ""
+    """A digest of all but the boxes' marks, as the file was when the plan was last the same."""
     otherwise: dict[Id, PauseReason] = {}
     """By number, why nobody is to begin tasks whose boxes say otherwise, whatever they do now."""
 
@@ -183,7 +185,7 @@ class SyncFacts(NamedTuple):
     again: Mapping[str, str] = MappingProxyType({})
     """As `used_again`."""
     by_settings: Collection[str] = ()
-    """As `changed_by_settings`: nobody has edited these."""
+    """Keys of what nobody has edited: the settings say otherwise by now."""
 
 
 class SyncVerdict(NamedTuple):
@@ -302,6 +304,7 @@ def judge(
         for one, since_s in standing.items()
         if (
             one.kind is FileChange.TICKED
+            or one.key in facts.by_settings
             or (one.key not in held_back and facts.mono_s - since_s >= facts.settle_s)
         )
         and status.get(one.key) not in HELD
@@ -393,14 +396,14 @@ def _before_their_turn(
 
 def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, many: int) -> str:
     """Why a person is to look at it first; empty: nothing speaks against it."""
+    if one.key in facts.by_settings and (one.kind is FileChange.EDITED or is_barrier(one.key)):
+        return ""
     if why := _which_task(one, facts):
         return why
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
     if why := _edited_told(one, status, facts) or _emptied_told(one, facts):
         return why
-    if one.kind is FileChange.EDITED and one.key in facts.by_settings:
-        return ""
     if facts.git:
         return facts.git
     if one.kind is FileChange.EDITED and one.key in facts.both:

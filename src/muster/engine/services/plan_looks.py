@@ -20,7 +20,7 @@ from muster.model.file_conflicts import (
     used_again,
     with_ways,
 )
-from muster.model.plan_sync import SyncFacts, SyncState, Untaken, groups_told, too_early
+from muster.model.plan_sync import BOX_CHANGES, SyncFacts, SyncState, Untaken, groups_told, too_early
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, TaskStatus
 from muster.model.views import TaskView
@@ -178,6 +178,11 @@ class Compared(NamedTuple):
             early=too_early([one.about for one in current], self.whole),
             keys=keys,
         )
+
+    @property
+    def settings_only(self) -> bool:
+        """Whether the file says what it said, and the plan is otherwise all the same."""
+        return all(one.kind not in BOX_CHANGES and one.key in self.by_settings for one in self.found)
 
     def not_asked(self, state: SyncState) -> list[Difference]:
         """What nobody was asked about."""

@@ -19,7 +19,8 @@ async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> Pla
     except NotFound:
         return found
     except BadPlan as error:
-        return found if not_there(error) else replace(found, problem=str(error))
+        # Nobody can answer what is asked of a file that is gone, or no text.
+        return found if not_there(error) else replace(found, problem=str(error), conflicts=())
     # What was refused is asked about as well; any other problem was that the file could not be read.
     refused = any(one.why == found.problem for one in left.waiting)
     problem = left.problem or (found.problem if refused else "")

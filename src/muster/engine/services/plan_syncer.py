@@ -27,7 +27,7 @@ from muster.engine.services.plan_looks import (
 )
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
-from muster.model.edits import BoxName, UpdatePlan, compare
+from muster.model.edits import BoxName, UpdatePlan, compare, is_barrier
 from muster.model.errors import BadPlan, NotFound
 from muster.model.file_conflicts import FileChange, FileConflict, refusal
 from muster.model.held_back import as_before, changed_by_settings, lets_begin, otherwise
@@ -253,12 +253,12 @@ class PlanSyncer(WorkspaceService):
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             try:
-                compared = await self._compare(plan, state.edited)
+                compared = await self._compare(plan, state)
             except (BadPlan, OSError):
                 return  # the next look tells
             if compared.problem:
                 return
-            if first and not compared.found and not compared.seen.written and head is not None:
+            if first and compared.settings_only and not compared.seen.written and head is not None:
                 await self._look(plan, head, self._rules.settle_s, whole=True, compared=compared)
                 return
             new = compared.not_asked(state)
@@ -267,7 +267,7 @@ class PlanSyncer(WorkspaceService):
                 await self._keep(plan, state, held=held)
         known.rests_s = self._now_s + rest_s(self._now_s - began_s)
 
-    async def _compare(self, plan: Plan, edited: Edited, *, whole: bool = True) -> Compared:
+    async def _compare(self, plan: Plan, state: SyncState, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
 
         Raises BadPlan.
@@ -277,18 +277,19 @@ class PlanSyncer(WorkspaceService):
         names = await self._reads.box_names(plan.id)
         seen = seen._replace(boxes=by_keys(seen.boxes, names))
         if whole or known.fresh or known.problem or not seen.text or seen.text != known.text:
-            return await self._compare_all(plan, seen, names, edited)
+            return await self._compare_all(plan, seen, names, state)
         before = {**known.boxes, **self._ticker.written.get(plan.id, {})}
         changed = [key for key, ticked in seen.boxes.items() if before.get(key) is not ticked]
         kept = await self._tasks(plan, changed)
         status = {key: task.status for key, task in kept.items()}
         if TaskStatus.ARCHIVED in status.values():
-            return await self._compare_all(plan, seen, names, edited)  # what the box says decides
+            return await self._compare_all(plan, seen, names, state)  # what the box says decides
         return Compared(seen, None, kept, of_boxes(status, seen.boxes, await self._ticker.due(plan)))
 
     async def _compare_all(
-        self, plan: Plan, seen: PlanBytes, names: list[BoxName], edited: Edited
+        self, plan: Plan, seen: PlanBytes, names: list[BoxName], state: SyncState
     ) -> Compared:
+        edited = state.edited
         tasks = await self._reads.kept_tasks(plan.id)
         by_key = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
@@ -311,11 +312,16 @@ class PlanSyncer(WorkspaceService):
         same = await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
         moved = await self._left(same)
         beside = frozenset(one.key for one in same) - {one.key for one in moved}
+        found = differences(specs, by_key, diff, due)
+        by_settings = changed_by_settings(diff.changed, known.tasks)
+        if seen.text == state.text:
+            edits = [one.key for one in found if one.kind is FileChange.EDITED or is_barrier(one.key)]
+            by_settings = frozenset(edits)
         return Compared(
             seen,
             command,
             by_key,
-            differences(specs, by_key, diff, due),
+            found,
             specs,
             identity.doubts,
             moved,
@@ -323,7 +329,7 @@ class PlanSyncer(WorkspaceService):
             edited_in_both(diff, edited),
             settled,
             identity.joined,
-            by_settings=changed_by_settings(diff.changed, known.tasks),
+            by_settings=by_settings,
         )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -345,7 +351,7 @@ class PlanSyncer(WorkspaceService):
         known.event = await self._reads.last_event_id()
         try:
             compared = compared or await self._compare(
-                plan, state.edited, whole=whole or bool(state.conflicts or state.otherwise)
+                plan, state, whole=whole or bool(state.conflicts or state.otherwise)
             )
         except (BadPlan, OSError) as error:
             return await self._could_not(plan, state, error)
@@ -370,15 +376,15 @@ class PlanSyncer(WorkspaceService):
         told, waits, refused = await self._applier.apply(
             plan, compared._replace(found=found), verdict, watched_ms, now_ms
         )
-        problem = refused or unread
-        conflicts, fresh = [*verdict.conflicts, *waits], verdict.fresh
+        problem, conflicts, fresh = refused or unread, [*verdict.conflicts, *waits], verdict.fresh
         if unread:
             conflicts += [one for one in state.conflicts if one.kind not in BOX_CHANGES]
             fresh |= {one: at_s for one, at_s in known.fresh.items() if one.kind not in BOX_CHANGES}
             if state.problem != unread:
                 log.warning("plan %s is not in step with its file: %s", plan.name, unread)
         after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
-        after = replace(after, head=head or state.head)
+        in_step = state.text if conflicts or fresh or problem else seen.text
+        after = replace(after, head=head or state.head, text=in_step)
         told += _told(state, conflicts, again, compared)
         held = state.otherwise if unread else otherwise(conflicts, fresh, kept, compared.by_settings)
         changed = after != state or held != state.otherwise or lets_begin(held, kept)
@@ -410,7 +416,7 @@ class PlanSyncer(WorkspaceService):
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
-            compared = await self._compare(plan, state.edited)
+            compared = await self._compare(plan, state)
             command, kept, found = compared.command, compared.kept, compared.found
             chosen = [one for one in state.waiting if not keys or one.key in keys]
             if unknown := set(keys) - {one.key for one in chosen}:
@@ -454,7 +460,7 @@ class PlanSyncer(WorkspaceService):
         plan = await self._named(name)
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
-            compared = await self._compare(plan, state.edited)
+            compared = await self._compare(plan, state)
         return compared.without(state)
 
     async def rewrite(self, name: str) -> str:
