@@ -10,6 +10,7 @@ from engine_rig import FixedChance, Rig
 from msgspec.structs import replace
 from plan_world import World
 
+from muster.app import core
 from muster.app.core import Owner
 from muster.app.settings import load_config
 from muster.config.project import Project
@@ -28,9 +29,10 @@ from muster.model.commands import (
     Retry,
     SetCrew,
 )
-from muster.model.errors import Conflict, IllegalMove
+from muster.model.errors import Conflict, IllegalMove, MusterError
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import FOR_ITS_FILE, CrewStatus, ErrorKind, PauseReason
+from muster.ports.runtime import READY
 from muster_command import run_muster
 
 TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
@@ -135,7 +137,6 @@ def test_one_that_runs_goes_on_and_is_held_before_its_next_try(world: World) -> 
     look(world)
     assert world.statuses["a"] == "RUNNING" and held(world) == set()
     world.rig.do(Fail(task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.CRASH, message="it fell over"))
-    world.pass_s(3)
     assert held(world) == {"a"}
 
 
@@ -231,6 +232,75 @@ def test_an_unreadable_file_frees_nothing_but_what_is_answered(world: World) -> 
     assert held(world) == {"b"}
 
 
+def test_a_refused_update_frees_nothing(world: World) -> None:
+    (world.folder / "more.md").write_text("# More\n\n- [ ] Draw the map {#m}\n")
+    world.rig.do(world.wanted("more.md", "", (world.folder / "more.md").read_bytes()))
+    world.write("] A", "] Another", "- [ ] B {#b}\n", "- [ ] B {#b}\n- [ ] Draw the map {#m}\n")
+    world.restart()
+    look(world)
+    assert held(world) == {"a"}
+    with pytest.raises(MusterError):
+        world.rig.do(replace(world.wanted("plan.md", "", world.text.encode()), actor="ada"))
+    assert held(world) == {"a"}
+
+
+def test_an_update_leaves_what_runs_to_be_held_after_its_attempt(world: World) -> None:
+    job = world.claim("a")
+    world.write("] A", "] Another", "] B", "] Bee")
+    world.pass_s(2)
+    world.rig.do(replace(world.wanted("plan.md", "", world.text.encode()), actor="ada"))
+    world.rig.do(Release(task_id=job.task_id, epoch=job.epoch, reason="its worker drains"))
+    assert held(world) == {"a"}
+
+
+def movable(world: World) -> int:
+    return sum(view.paused_reason is PauseReason.EDIT for view in world.rig.views().values())
+
+
+def test_what_only_a_person_can_end_moves_by_itself_no_more(world: World) -> None:
+    """Or a run would wait for it without end."""
+    world.write("] A", "] Another")
+    world.pass_s(3)
+    assert movable(world) == 1
+    world.write("{#b}", "{#b prioirty=3}")
+    world.pass_s(40)
+    assert held(world) == {"a"} and movable(world) == 0
+    world.write("{#b prioirty=3}", "{#b}", "] Another", "] A")
+    world.pass_s(40)
+    world.head = "h2"
+    world.write("- [ ] B {#b}", "- [ ] N {#n}\n- [ ] B {#b}")
+    world.pass_s(3)
+    world.write("{#b}", "{#b after=n}")
+    world.pass_s(40)
+    assert set(world.conflicts) == {"n"} and held(world) == {"b"} and movable(world) == 0
+
+
+def test_a_file_that_is_gone_twice_holds_nothing(world: World) -> None:
+    away = world.folder / "elsewhere.md"
+    for _ in range(2):
+        world.path.rename(away)
+        world.pass_s(15)
+        assert held(world) == set()
+        away.rename(world.path)
+        world.write("] A", "] Another") if "] A " in world.text else None
+        world.pass_s(2)
+        assert held(world) == {"a"}
+    world.path.rename(away)
+    world.pass_s(15)
+    assert held(world) == set()
+
+
+def test_an_attribute_that_is_taken_out_is_an_edit(world: World) -> None:
+    world.write("{#a}", "{#a retries=7}")
+    world.pass_s(40)
+    world.write("{#a retries=7}", "{#a}")
+    world.restart()
+    look(world)
+    assert held(world) == {"a"}
+    world.pass_s(3)
+    assert set(world.conflicts) == {"a"}
+
+
 def test_nothing_is_held_for_a_file_that_is_gone(world: World) -> None:
     world.write("] A", "] Another")
     world.restart()
@@ -256,8 +326,11 @@ def test_other_settings_ask_nobody_and_hold_nothing(world: World) -> None:
     assert {view.max_retries for view in rig.views().values()} == {7}
 
 
-def test_an_owner_gives_nothing_out_before_it_has_compared_the_files(tmp_path: Path) -> None:
+def test_an_owner_gives_nothing_out_before_it_has_compared_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Workers that are there already ask as soon as it answers."""
+    monkeypatch.setattr(core, "FIRST_LOOK_S", 600.0)
     project = Project(tmp_path)
     (tmp_path / "muster.toml").write_text('agent = "a"\n[agents.a]\ncommand = ["true"]\n')
     (tmp_path / "plan.md").write_text(TWO)
@@ -272,7 +345,7 @@ def test_an_owner_gives_nothing_out_before_it_has_compared_the_files(tmp_path: P
             await engine.execute(WORKER)
             claim = Claim(worker_id="w", request_id="r", slots=9)
             assert await engine.execute(claim) == Claimed(jobs=())
-            with owner.wakeups.listen("anything") as hints:
+            with owner.wakeups.listen(READY) as hints:
                 (syncer,) = (one for one in services if isinstance(one, PlanSyncer))
                 await syncer.run_once()
                 await asyncio.wait_for(hints.wait(60), 10)

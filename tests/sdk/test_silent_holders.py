@@ -19,6 +19,7 @@ from muster.client.http import REPLY_S, ClientRequest
 from muster.hosts.file_lock import Lock
 from muster.model.errors import OwnerUnavailable
 from muster.sdk.links import EMBEDDED
+from patience import until
 
 HOLDER = """
 import sys, muster
@@ -50,12 +51,18 @@ def refused(
     return told.value
 
 
+def _stands_still(pid: int) -> bool:
+    stats = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
+
+
 @contextmanager
 def stopped_holder(folder: Path) -> Iterator[None]:
     argv = [sys.executable, "-c", HOLDER, str(folder)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"up\n"
         os.kill(holder.pid, signal.SIGSTOP)
+        until(lambda: _stands_still(holder.pid), "each of its threads has stopped")
         try:
             yield
         finally:

@@ -78,7 +78,7 @@ from muster.model.webhooks import sealed_for
 from muster.plans.files import LocalPlanFiles
 from muster.ports.far_git import FarGit
 from muster.ports.host import ProcessId
-from muster.ports.runtime import PLAN_FILES
+from muster.ports.runtime import PLAN_FILES, READY
 from muster.ports.vault import Vault
 from muster.ports.works import Works
 from muster.runtimes.chance import SystemChance
@@ -391,7 +391,7 @@ class Owner:
     def _open_claims(self) -> None:
         if self._core.claims.closed_until_ms is not None:
             self._core.claims.closed_until_ms = None
-            self.wakeups.wake_all()
+            self.wakeups.publish([READY])
 
     async def services(self) -> list[Service]:
         """Until plans and their files were compared, nothing is given out: what waits may be otherwise by now."""

@@ -22,7 +22,7 @@ def changed_meanwhile(api: Api) -> Iterator[str]:
                 continue
             found, name = api.get(plan_path(plan["name"], "sync")), plan["name"]
             if found["problem"]:
-                yield f"Changed  {clean(name)}: {clean(found['problem'])}; its tasks are done as before"
+                yield f"Changed  {clean(name)}: {clean(found['problem'])}; what is not held is done as before"
             elif keys := _differing(found):
                 yield f"Changed  {clean(name)}: {few(keys)} in its file; held until you say so"
                 yield f"Next     muster plan sync {shell_word(name)} --status"

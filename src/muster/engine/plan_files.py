@@ -11,7 +11,7 @@ from muster.model import breaker
 from muster.model import commands as c
 from muster.model.answers import Done
 from muster.model.edited_elsewhere import noted, without_agreed
-from muster.model.edits import KeptTask, RenameBox, task_fields_of
+from muster.model.edits import KeptTask, PlanDiff, RenameBox, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import JoinFile, SetSync
 from muster.model.states import FOR_ITS_FILE, MAY_BEGIN, PauseReason, TaskStatus
@@ -32,8 +32,22 @@ async def note_edited(view: View, plan_id: int, kept: KeptTask, names: Iterable[
     await view.tx.set_sync_state(plan_id, replace(state, edited=edited))
 
 
-async def forget_edited(view: View, plan_id: int, keys: Collection[str]) -> None:
-    """These tasks are what their boxes say."""
+async def note_taken_in(
+    view: View,
+    plan_id: int,
+    keys: Collection[str],
+    *,
+    kept: Mapping[str, KeptTask],
+    diff: PlanDiff,
+    leave: Collection[str],
+) -> None:
+    """These tasks are what their boxes say, but for what was left as it is."""
+    await _forget_edited(view, plan_id, keys)
+    stay = {*leave, *(change.key for change in (*diff.changed, *diff.removed) if change.kept)}
+    await free_held(view, plan_id, {kept[key].id for key in stay & kept.keys()})
+
+
+async def _forget_edited(view: View, plan_id: int, keys: Collection[str]) -> None:
     state = await view.tx.sync_state(plan_id)
     if left := state.edited.keys() & keys:
         edited = {key: fields for key, fields in state.edited.items() if key not in left}

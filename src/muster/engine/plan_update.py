@@ -13,7 +13,7 @@ from muster.engine.enqueue import Enqueuer, lane_key, ticker
 from muster.engine.inputs import as_compared
 from muster.engine.moved_boxes import namesakes
 from muster.engine.new_names import refuse_unfit_tags
-from muster.engine.plan_files import forget_edited, free_held, join_file, note_edited
+from muster.engine.plan_files import join_file, note_edited, note_taken_in
 from muster.engine.view import View, moved
 from muster.model import breaker
 from muster.model import commands as c
@@ -185,9 +185,6 @@ class PlanUpdater:
         diff = whole = done_again(without(whole, command.leave), again)
         if plan and command.own:
             diff = without_edited(diff, (await view.tx.sync_state(plan.id)).edited, filled, kept)
-        elif plan:
-            await forget_edited(view, plan.id, {spec.key or "" for spec in tasks})
-            await free_held(view, plan.id, {kept[key].id for key in command.leave & kept.keys()})
         await _refuse_moved(view, plan.id if plan else 0, given, asked, (*diff.added, *diff.restored))
         await self._refuse_cycle(view, _edges(command, kept, _waiting_as_before(whole, diff)))
         added = await self._enqueuer.enqueue(view, command)
@@ -207,6 +204,9 @@ class PlanUpdater:
         for change in diff.removed:
             if not change.kept:
                 self._take_out(view, view.task(ids[change.key]), command.actor)
+        if plan and not command.own:
+            keys = {spec.key or "" for spec in tasks}
+            await note_taken_in(view, plan.id, keys, kept=kept, diff=diff, leave=command.leave)
         await view.flush()
         return PlanUpdated(
             plan=added.plan,

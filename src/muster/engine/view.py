@@ -79,9 +79,9 @@ class View:
         self._opened: set[int] = set()
         self._completed: list[int] = []
         self._closing: list[int] = []
+        """Groups that are done, unless nothing stands below them yet."""
         self.back: list[Task] = []
         """Those that may be begun again, or at last."""
-        """Groups that are done, unless nothing stands below them yet."""
         self._failed: list[tuple[int, int | None]] = []
         """Parents that ended without being done, each with the one child that is to be told; None: all."""
         self._writes = Writes.nothing()

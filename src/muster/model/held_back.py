@@ -34,10 +34,14 @@ def otherwise(
     fresh: Iterable[Difference],
     kept: Mapping[str, _Kept],
     by_settings: Collection[str] = (),
+    behind: Collection[str] = (),
 ) -> dict[int, PauseReason]:
-    """By number, why nobody is to begin these tasks; `fresh` is what has to stand for a while."""
+    """By number, why nobody is to begin these tasks.
+
+    `fresh` is what has to stand for a while, `behind` as in SyncVerdict.
+    """
     waits = [one for one in conflicts if not one.rejected]
-    asked = {one.key for one in waits}
+    asked = {one.key for one in waits} | {*behind}
     keys = {
         one.key: PauseReason.FILE if one.key in asked else PauseReason.EDIT
         for one in fresh

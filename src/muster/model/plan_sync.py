@@ -195,6 +195,8 @@ class SyncVerdict(NamedTuple):
     conflicts: tuple[FileConflict, ...]
     fresh: dict[Difference, float]
     """What waits until it has stood long enough, or until its task no longer runs; since when, in seconds."""
+    behind: frozenset[str] = frozenset()
+    """Keys of what waits for a new box that a person is asked about."""
 
 
 def differences(
@@ -315,11 +317,16 @@ def judge(
             del standing[one]
             waits.append(FileConflict.of(one, _stood(stood[one.key]), facts.now_ms, moved=True))
     ripe -= _before_their_turn(found, ripe, waits, facts.specs)
+    asked = {one.about for one in waits if one.kind is FileChange.ADDED and not one.rejected}
+    grown = {one for one in standing if one.kind is not FileChange.TICKED}
+    others = {one for one in found if one.kind is FileChange.ADDED and one not in asked}
+    behind = _before_their_turn([*asked, *grown, *others], {*grown, *others}, waits, facts.specs)
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
         changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
         conflicts=tuple(with_ways(one, facts.doubts, facts.again) for one in waits),
         fresh={one: since_s for one, since_s in standing.items() if one not in ripe},
+        behind=frozenset(one.key for one in behind),
     )
 
 

@@ -20,9 +20,10 @@ from muster.model.file_conflicts import (
     used_again,
     with_ways,
 )
+from muster.model.held_back import otherwise
 from muster.model.plan_sync import BOX_CHANGES, SyncFacts, SyncState, Untaken, groups_told, too_early
 from muster.model.rows import Plan
-from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
 from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.store import Reads
@@ -54,6 +55,11 @@ async def read_there(
 def not_there(error: BadPlan) -> bool:
     """The file is not there; of what `read_there` raises: nor is it needed any more."""
     return isinstance(error.__cause__, FileNotFoundError)
+
+
+def is_gone(error: BaseException | None) -> bool:
+    """The file is not there, whether it is needed or not."""
+    return isinstance(error, BadPlan) and (not_there(error) or is_gone(error.__cause__))
 
 
 def listed(keys: Iterable[str]) -> str:
@@ -179,10 +185,33 @@ class Compared(NamedTuple):
             keys=keys,
         )
 
+    def otherwise(
+        self,
+        state: SyncState,
+        conflicts: Iterable[FileConflict],
+        fresh: Iterable[Difference],
+        behind: Collection[str] = (),
+    ) -> dict[int, PauseReason]:
+        """As `held_back.otherwise`; what a file that cannot be read says of it, only its repair tells."""
+        if self.problem:
+            return dict.fromkeys(state.otherwise, PauseReason.FILE)
+        return otherwise(conflicts, fresh, self.kept, self.by_settings, behind)
+
     @property
     def settings_only(self) -> bool:
         """Whether the file says what it said, and the plan is otherwise all the same."""
         return all(one.kind not in BOX_CHANGES and one.key in self.by_settings for one in self.found)
+
+    def told(self, state: SyncState, conflicts: Iterable[FileConflict], again: Collection[str]) -> list[str]:
+        """What a look has found, in words, beside what it has changed."""
+        told = []
+        if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
+            told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
+        if again:
+            told.append(f"ticked again: {listed(again)}")
+        if self.joined:
+            told.append(f"in the file by now: {listed(task.key for task in self.joined)}")
+        return told
 
     def not_asked(self, state: SyncState) -> list[Difference]:
         """What nobody was asked about."""

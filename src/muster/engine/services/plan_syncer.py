@@ -21,16 +21,16 @@ from muster.engine.services.plan_looks import (
     KnownFile,
     done_of,
     file_gone,
+    is_gone,
     listed,
-    not_there,
     read_there,
 )
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, UpdatePlan, compare, is_barrier
 from muster.model.errors import BadPlan, NotFound
-from muster.model.file_conflicts import FileChange, FileConflict, refusal
-from muster.model.held_back import as_before, changed_by_settings, lets_begin, otherwise
+from muster.model.file_conflicts import FileChange, refusal
+from muster.model.held_back import as_before, changed_by_settings, lets_begin
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
@@ -148,10 +148,11 @@ class PlanSyncer(WorkspaceService):
         glances = await self._in_thread(self._glance, asked)
         try:
             for plan, one, glance in zip(plans, known, glances, strict=True):
-                if self._looked is not None and glance.mark is not None:
-                    await self._hold(plan, glance.head, first=True)
+                first = self._looked is not None and glance.mark is not None
+                if first and await self._hold(plan, glance.head, first=True):
+                    continue
                 await self._consider(plan, one, glance, now_ms, event)
-                one.unheld = one.unheld and self._looked is None
+                one.unheld = one.unheld and not first
         finally:
             if self._looked is not None:
                 self._looked()
@@ -204,8 +205,10 @@ class PlanSyncer(WorkspaceService):
         elif self._now_s - known.gone_s >= GONE_S:
             known.gone_s = math.inf
             known.first_s = known.changed_s = self._now_s  # it is looked at once it is there again
+            known.unheld = True
             state = await self._reads.sync_state(plan.id)
-            if state.problem != (problem := file_gone(plan, await self._reads.kept_tasks(plan.id))):
+            problem = file_gone(plan, await self._reads.kept_tasks(plan.id))
+            if state.problem != problem or state.otherwise:
                 await self._keep(plan, replace(state, problem=problem), held={})
 
     async def _keep(
@@ -247,25 +250,29 @@ class PlanSyncer(WorkspaceService):
             wait_s = self._rules.settle_s if settle_s is None else settle_s
             return await self._look(plan, head, wait_s, whole=settle_s is not None)
 
-    async def _hold(self, plan: Plan, head: str | None, *, first: bool) -> None:
-        """What differs is not begun before it is judged, once its file has been left alone for a while."""
+    async def _hold(self, plan: Plan, head: str | None, *, first: bool) -> bool:
+        """What differs is not begun before it is judged, once its file has been left alone for a while.
+
+        At the first look true where there is no such thing: then it was a whole look.
+        """
         known, began_s = self._known[plan.id], self._now_s
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             try:
                 compared = await self._compare(plan, state)
             except (BadPlan, OSError):
-                return  # the next look tells
+                return False  # the next look tells
             if compared.problem:
-                return
+                return False
             if first and compared.settings_only and not compared.seen.written and head is not None:
                 await self._look(plan, head, self._rules.settle_s, whole=True, compared=compared)
-                return
+                return True
             new = compared.not_asked(state)
-            held = otherwise(state.conflicts, new, compared.kept, compared.by_settings)
+            held = compared.otherwise(state, state.conflicts, new)
             if held != state.otherwise or lets_begin(held, compared.kept):
                 await self._keep(plan, state, held=held)
         known.rests_s = self._now_s + rest_s(self._now_s - began_s)
+        return False
 
     async def _compare(self, plan: Plan, state: SyncState, *, whole: bool = True) -> Compared:
         """For whoever holds the lock; unless it is to be `whole`, as little of a long plan as will do.
@@ -313,7 +320,8 @@ class PlanSyncer(WorkspaceService):
         moved = await self._left(same)
         beside = frozenset(one.key for one in same) - {one.key for one in moved}
         found = differences(specs, by_key, diff, due)
-        by_settings = changed_by_settings(diff.changed, known.tasks)
+        # Where nobody knows what the file said before, what it leaves open may be of other settings.
+        by_settings = frozenset() if state.text else changed_by_settings(diff.changed, known.tasks)
         if seen.text == state.text:
             edits = [one.key for one in found if one.kind is FileChange.EDITED or is_barrier(one.key)]
             by_settings = frozenset(edits)
@@ -385,8 +393,8 @@ class PlanSyncer(WorkspaceService):
         after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
         in_step = state.text if conflicts or fresh or problem else seen.text
         after = replace(after, head=head or state.head, text=in_step)
-        told += _told(state, conflicts, again, compared)
-        held = state.otherwise if unread else otherwise(conflicts, fresh, kept, compared.by_settings)
+        told += compared.told(state, conflicts, again)
+        held = compared.otherwise(state, conflicts, fresh, verdict.behind)
         changed = after != state or held != state.otherwise or lets_begin(held, kept)
         if told or changed or compared.agreed:
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed, held=held)
@@ -402,9 +410,10 @@ class PlanSyncer(WorkspaceService):
         """Compare them."""
         known = self._known[plan.id]
         known.first_s, known.problem, known.boxes = None, str(error), {}
+        gone = is_gone(error)
         if state.problem != str(error):
             log.warning("plan %s is not in step with its file: %s", plan.name, error)
-            gone = isinstance(error, BadPlan) and not_there(error)
+        if state.problem != str(error) or (gone and state.otherwise):
             await self._keep(plan, replace(state, problem=str(error)), held={} if gone else None)
         return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
 
@@ -444,10 +453,10 @@ class PlanSyncer(WorkspaceService):
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
             left = compared.not_asked(state)
-            held = otherwise(after.conflicts, left, kept, compared.by_settings)
-            if compared.problem:  # what else differs is not known now
+            held = compared.otherwise(state, after.conflicts, left)
+            if compared.problem:
                 answered = {kept[one.key].id for one in chosen if one.key in kept}
-                held = {number: why for number, why in state.otherwise.items() if number not in answered}
+                held = {number: why for number, why in held.items() if number not in answered}
             await self._keep(plan, after, done, actor, held=held)
             self._ticker.again(plan.id, marks)
             problem = await self._ticker.write(plan)
@@ -482,17 +491,3 @@ class PlanSyncer(WorkspaceService):
                 boxes = by_keys(boxes, await self._reads.box_names(plan.id))
                 return boxes_differ(boxes, await self._reads.kept_tasks(plan.id))
         return ()
-
-
-def _told(
-    state: SyncState, conflicts: Iterable[FileConflict], again: Collection[str], compared: Compared
-) -> list[str]:
-    """What a look has found, in words, beside what it has changed."""
-    told = []
-    if new := [one for one in conflicts if one.about not in {old.about for old in state.conflicts}]:
-        told.append(f"{len(new)} wait for a person: {listed(one.key for one in new)}")
-    if again:
-        told.append(f"ticked again: {listed(again)}")
-    if compared.joined:
-        told.append(f"in the file by now: {listed(task.key for task in compared.joined)}")
-    return told

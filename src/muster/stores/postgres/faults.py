@@ -55,6 +55,7 @@ _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     asyncpg.InsufficientPrivilegeError,
     asyncpg.UndefinedTableError,
+    asyncpg.UndefinedFunctionError,
 )
 
 

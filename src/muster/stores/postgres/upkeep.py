@@ -40,9 +40,9 @@ async def who_holds_up(connection: asyncpg.Connection, still_s: float) -> Sequen
 
     What servers hold that have stood still for so long in the middle of a statement is freed.
     """
+    found: Sequence[Any] | None = await connection.fetchrow(_SQL["held_table"])
     if ended := await connection.fetchval(_SQL["end_frozen"], still_s):
         log.warning("%d sessions of a server that stands still were ended, with what they held", ended)
-    found: Sequence[Any] | None = await connection.fetchrow(_SQL["held_table"])
     return found
 
 
