@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import psutil
+import pytest
 from real_crew import crew, start
 
 from muster.hosts.local_host import LocalHost
@@ -65,6 +67,7 @@ def test_sigterm_lets_an_idle_worker_end_at_once(tmp_path: Path) -> None:
         assert api.get("/api/v1/status")["status"]["workers"] == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="the number of a thread is no process's here")
 def test_it_hears_sigterm_whichever_thread_the_kernel_gives_it_to(tmp_path: Path) -> None:
     with crew(tmp_path, "owner", "worker") as (api, (_, worker)):
         until(lambda: api.get("/api/v1/status")["status"]["workers"], "the worker is registered")

@@ -389,14 +389,14 @@ class Owner:
         return await self._reconciler.reconcile()
 
     def _open_claims(self) -> None:
-        if self._core.claims.closed_until_ms is not None:
-            self._core.claims.closed_until_ms = None
+        if self._core.claims.closed_ms is not None:
+            self._core.claims.closed_ms = None
             self.wakeups.publish([READY])
 
     async def services(self) -> list[Service]:
         """Until plans and their files were compared, nothing is given out: what waits may be otherwise by now."""
         if await self._reads.plan_sources():
-            self._core.claims.closed_until_ms = self.clock.now().mono_ms + int(FIRST_LOOK_S * 1000)
+            self._core.claims.closed_ms = int(FIRST_LOOK_S * 1000)
         led = coordinator(
             self.clock,
             self.store.reads,

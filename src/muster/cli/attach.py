@@ -156,7 +156,10 @@ def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, hel
 
     before = {number: signal.signal(number, hand_on) for number in _SIGNALS}
     renewing = threading.Thread(target=_renew, args=(project, held, over), daemon=True)
+    # Only this thread is to get them: another one's would not wake it while it waits for the CLI.
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     renewing.start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, usual)
     try:
         cli.append(subprocess.Popen(argv, env=env, cwd=cwd))
         return cli[0].wait()
@@ -170,8 +173,6 @@ def _open(argv: list[str], env: dict[str, str], cwd: Path, project: Project, hel
 
 
 def _renew(project: Project, held: tuple[int, int], over: threading.Event) -> None:
-    # Only the main thread is to get them: while it waits for the CLI, another one's would not wake it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     while not over.wait(RENEW_S):
         try:
             with connect_to(project) as context:

@@ -37,8 +37,9 @@ TOUCHING_MAX = 100
 class Claims:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.closed_until_ms: int | None = None
-        """By this host's clock for leases: nothing is given out before."""
+        self.closed_ms: int | None = None
+        """So long after the first one nothing is given out; None: at once."""
+        self._since_ms: int | None = None
 
     async def claim(self, view: View, command: c.Claim) -> Claimed:
         """Up to `slots` tasks, highest priority first; none where nothing fits or the crew is to stop.
@@ -77,7 +78,10 @@ class Claims:
         return Claimed(jobs=await self.jobs(view, opened))
 
     def _closed(self, view: View) -> bool:
-        return self.closed_until_ms is not None and view.here.mono_ms < self.closed_until_ms
+        if self.closed_ms is None:
+            return False
+        self._since_ms = view.here.mono_ms if self._since_ms is None else self._since_ms
+        return view.here.mono_ms - self._since_ms < self.closed_ms
 
     async def _choose(self, view: View, worker: WorkerRow, free: int, known: Pools) -> list[tuple[Task, str]]:
         candidates: list[_Candidate] = []
