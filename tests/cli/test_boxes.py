@@ -186,13 +186,17 @@ def test_without_a_crew_a_files_problem_is_that_of_now(root: Path, plan: Path) -
     assert (inbox, rows) == ("nothing waits for you\n", "[]\n")
 
 
-def test_down_opens_the_store_once_for_what_is_left(
-    root: Path, plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def at_work(root: Path, plan: Path) -> None:
     plan.write_text(LONG)
     assert muster(root, "plan", "add", "plan.md").returncode == 0
     assert muster(root, "up", "--daemon").returncode == 0
     until((root / "begun").exists, "a task runs")
+
+
+def test_down_opens_the_store_once_for_what_is_left(
+    root: Path, plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_work(root, plan)
     opened: list[Project] = []
 
     def connect_to(project: Project) -> Context:
@@ -210,10 +214,7 @@ def test_down_opens_the_store_once_for_what_is_left(
 def test_down_says_in_one_sentence_what_it_could_not_ask(
     root: Path, plan: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan.write_text(LONG)
-    assert muster(root, "plan", "add", "plan.md").returncode == 0
-    assert muster(root, "up", "--daemon").returncode == 0
-    until((root / "begun").exists, "a task runs")
+    at_work(root, plan)
 
     def connect_to(_: Project) -> Context:
         raise Unavailable("the store is away", "")

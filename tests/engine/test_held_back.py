@@ -14,6 +14,7 @@ from muster.app import core
 from muster.app.core import Owner
 from muster.app.settings import load_config
 from muster.config.project import Project
+from muster.engine.batch import drive
 from muster.engine.commands import Engine
 from muster.engine.services.plan_syncer import PlanSyncer
 from muster.model.answers import Claimed
@@ -30,8 +31,10 @@ from muster.model.commands import (
     SetCrew,
 )
 from muster.model.errors import Conflict, IllegalMove, MusterError
+from muster.model.plan_sync import SetSync
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.states import FOR_ITS_FILE, CrewStatus, ErrorKind, PauseReason
+from muster.plans.files import LocalPlanFiles
 from muster.ports.runtime import READY
 from muster_command import run_muster
 
@@ -368,3 +371,20 @@ def test_a_plan_whose_file_says_what_it_said_is_what_settings_make_of_it(world: 
     look(world)
     world.pass_s(3)
     assert set(world.conflicts) == {"a", "b"}, "nobody knows whose doing it is"
+
+
+def test_a_file_without_a_digest_says_nothing_of_what_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose boxes are not where they were expected."""
+    read = LocalPlanFiles.read
+    monkeypatch.setattr(LocalPlanFiles, "read", lambda *given: read(*given)._replace(text=""))
+    plan = drive(world.rig.reads.plan_sources())[0]
+    state = drive(world.rig.reads.sync_state(plan.id))
+    world.rig.do(SetSync(plan_id=plan.id, state=replace(state, text="")))
+    world.write("] A", "] Another")
+    world.restart()
+    look(world)
+    assert held(world) == {"a"}
+    world.pass_s(3)
+    assert set(world.conflicts) == {"a"}

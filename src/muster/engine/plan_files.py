@@ -15,6 +15,7 @@ from muster.model.edits import KeptTask, PlanDiff, RenameBox, task_fields_of
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import JoinFile, SetSync
 from muster.model.states import FOR_ITS_FILE, MAY_BEGIN, PauseReason, TaskStatus
+from muster.model.task import Task
 
 
 async def set_ticked(view: View, command: c.SetTicked) -> Done:
@@ -92,8 +93,7 @@ async def free_held(view: View, plan_id: int, stay: Collection[int] = ()) -> Non
 async def _hold(view: View, before: Mapping[int, PauseReason], after: Mapping[int, PauseReason]) -> None:
     await view.load([*(before.keys() | after.keys())])
     for number in before.keys() - after.keys():
-        task = view.task(number)
-        if task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE:
+        if _held(view.task(number)):
             view.run(number, c.Resume(task_id=number, actor=THE_FILE))
     for number, reason in after.items():
         hold(view, number, reason)
@@ -102,9 +102,12 @@ async def _hold(view: View, before: Mapping[int, PauseReason], after: Mapping[in
 def hold(view: View, number: int, reason: PauseReason) -> None:
     """A task that could be begun, or is held for another reason of its file."""
     task = view.task(number)
-    held = task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
-    if held or (task.status in MAY_BEGIN and not task.is_group):
+    if _held(task) or (task.status in MAY_BEGIN and not task.is_group):
         view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=reason))
+
+
+def _held(task: Task) -> bool:
+    return task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
 
 
 async def hold_back(view: View) -> None:

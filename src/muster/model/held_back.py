@@ -83,6 +83,8 @@ def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> fro
 def as_before(kept: Mapping[str, _Kept]) -> dict[str, TaskStatus]:
     """How tasks stand by their keys; those that are held as they stood before."""
     return {
-        key: TaskStatus.PENDING if task.paused_reason in FOR_ITS_FILE else task.status
+        key: TaskStatus.PENDING
+        if task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
+        else task.status
         for key, task in kept.items()
     }

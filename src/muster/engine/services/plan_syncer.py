@@ -322,7 +322,7 @@ class PlanSyncer(WorkspaceService):
         found = differences(specs, by_key, diff, due)
         # Where nobody knows what the file said before, what it leaves open may be of other settings.
         by_settings = frozenset() if state.text else changed_by_settings(diff.changed, known.tasks)
-        if seen.text == state.text:
+        if seen.text and seen.text == state.text:
             edits = [one.key for one in found if one.kind is FileChange.EDITED or is_barrier(one.key)]
             by_settings = frozenset(edits)
         return Compared(
