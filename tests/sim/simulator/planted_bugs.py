@@ -261,7 +261,7 @@ def heartbeat_renews_nothing(planting: Planting) -> None:
     planting.put(machine._DECIDERS, c.Renew, renew)
 
 
-@plant("a repeated completion is a second end", first=66)
+@plant("a repeated completion is a second end", first=116)
 def second_completion(planting: Planting) -> None:
     def complete(task: Task, facts: Facts, command: c.Complete, now: Now) -> Decision:
         attempt = facts.attempt
@@ -359,12 +359,12 @@ def next_attempt_beside_the_last_one(planting: Planting) -> None:
     planting.put(waiting, "left_running", lambda _attempt: None)
 
 
-@plant("most agents fall silent at once, and are given up all the same", first=1002)
+@plant("most agents fall silent at once, and are given up all the same", first=1008)
 def no_brake(planting: Planting) -> None:
     planting.put(Brake, "holds", lambda _self, _held, _silent, _now_ms: False)
 
 
-@plant("what a full store did not take counts as silence", first=32)
+@plant("what a full store did not take counts as silence", first=35)
 def refusals_are_silence(planting: Planting) -> None:
     planting.put(Batcher, "absences", lambda _self: 0)
 
