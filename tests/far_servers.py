@@ -24,7 +24,7 @@ class FarOwner(Owner):
         self.network = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self.network.getsockname()[1]}"
 
-    def token(self, secret: str, role: Role = Role.OWNER, expires_s: int = 0) -> int:
+    def token(self, secret: str, role: Role = Role.OWNER, expires_s: int | None = None) -> int:
         self.do(c.SetMember(name="ada", role=Role.OWNER, actor="user:ann"))
         made = c.AddToken(
             name=secret,

@@ -121,6 +121,17 @@ def test_doctor_warns_of_a_first_token_that_members_could_read(folder: Path, at:
         assert muster(folder, "down").returncode == 0
 
 
+@pytest.mark.parametrize("time", ["0s", "0", "0.0", "-1s"])
+def test_a_token_that_would_never_count_is_not_made(folder: Path, time: str) -> None:
+    assert muster(folder, "member", "set", "ada", "--role", "MEMBER").returncode == 0
+    done = muster(folder, "token", "create", "laptop", "--member", "ada", f"--expires={time}")
+    assert done.returncode == 2 and "--expires" in done.stderr, done
+    assert json.loads(muster(folder, "token", "list", "--json").stdout) == []
+    assert muster(folder, "token", "create", "short", "--member", "ada", "--expires", "500ms").returncode == 0
+    (made,) = json.loads(muster(folder, "token", "list", "--json").stdout)
+    assert made["expiresAtMs"] - made["createdAtMs"] == 1000
+
+
 def test_a_member_of_a_workspace_reaches_that_one_alone(folder: Path, at: str) -> None:
     def said(*words: str) -> str:
         done = muster(folder, *words)

@@ -17,7 +17,7 @@ def test_who_asks_for_too_much_is_first_told_of_the_role_that_the_member_has(rig
         member="vic",
         role=Role.MEMBER,
         scopes=(),
-        expires_s=0,
+        expires_s=None,
         token_hash="0" * 64,
         actor="user:ann",
     )

@@ -260,7 +260,7 @@ def test_a_workers_own_token_opens_what_workers_say_and_nothing_else(site: Site,
 
 @pytest.mark.parametrize("why", ["revoked", "removed", "expired", "made up"])
 def test_a_token_that_counts_for_nothing_opens_nothing(site: Site, people: People, why: str) -> None:
-    token = people.token(Role.ADMIN, member="ada", expiresS=1 if why == "expired" else 0)
+    token = people.token(Role.ADMIN, member="ada", expiresS=1 if why == "expired" else None)
     if why == "revoked":
         (listed,) = [one for one in site.get("/api/v1/tokens") if one["member"] == "ada"]
         people.post(f"/api/v1/tokens/{listed['id']}/revoke")
@@ -409,6 +409,17 @@ def test_a_token_gives_no_wider_and_no_longer_one(site: Site, people: People) ->
         first, _, last = [one for one in site.get("/api/v1/tokens") if one["member"] == "ada"]
         assert (status, told["expiresAtMs"]) == (201, last["expiresAtMs"])
         assert 0 <= first["expiresAtMs"] - last["expiresAtMs"] <= 2000, "as long as the one that asks"
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 400_000_000])
+def test_no_token_counts_for_no_time_or_centuries(site: Site, people: People, seconds: int) -> None:
+    token = people.token(Role.ADMIN, member="ada")
+    with listening(site, Exposure(rate=0)) as port:
+        body = {"name": "never", "member": "ada", "role": "MEMBER", "expiresS": seconds}
+        status, told = ask(port, "POST", "/api/v1/tokens", token, body)
+        assert (status, told["errors"][0]["pointer"]) == (422, "/expiresS")
+        _, kept = ask(port, "GET", "/api/v1/tokens", token)
+    assert "never" not in {one["name"] for one in kept}
 
 
 def test_the_owner_of_another_workspace_gives_all_that_they_have(site: Site, people: People) -> None:

@@ -96,7 +96,7 @@ async def _make_token(web: Backend, who: str) -> str:
         member=who,
         role=Role.OWNER,
         scopes=(),
-        expires_s=0,
+        expires_s=None,
         token_hash=hash_of(secret),
         actor=actor,
     )

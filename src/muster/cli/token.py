@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 
@@ -41,7 +42,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     made.add_argument(
         "--expires",
-        type=time_s,
+        type=_life_s,
         metavar="TIME",
         help="it counts this long, like 30d (as long as the token you ask with; without one, for ever)",
     )
@@ -53,6 +54,14 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_fields(listing)
 
 
+def _life_s(text: str) -> int:
+    life_s = math.ceil(time_s(text))
+    if life_s < 1:
+        told = "a token counts for 1 s at least; without --expires it counts until it is revoked"
+        raise argparse.ArgumentTypeError(told)
+    return life_s
+
+
 def _create(args: argparse.Namespace) -> int:
     with workspace(args) as context:
         made = context.post(
@@ -61,7 +70,7 @@ def _create(args: argparse.Namespace) -> int:
             member=args.member,
             role=args.role,
             scopes=args.scope or [],
-            expiresS=int(args.expires or 0),
+            expiresS=args.expires,
         )
     if made["expiresAtMs"] is not None:
         note(f"it counts until {moment_text(made['expiresAtMs'])}")

@@ -87,7 +87,7 @@ class Access:
             scopes=command.scopes,
             created_by=command.actor,
             created_at_ms=now_ms,
-            expires_at_ms=now_ms + command.expires_s * 1000 if command.expires_s else None,
+            expires_at_ms=None if command.expires_s is None else now_ms + command.expires_s * 1000,
             revoked_at_ms=None,
             last_used_at_ms=None,
         )

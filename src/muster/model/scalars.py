@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from muster.model import patterns
+from muster.model.durations import DURATION_MAX_S
 from muster.model.kinds import NAME_CHARS_MAX, RETRIES_MAX, SECONDS_MAX, TITLE_CHARS_MAX
 from muster.model.numbers import NUMBER_MAX
 
@@ -26,6 +27,7 @@ Signed = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 SortKey = Signed
 Seconds = Annotated[int, Meta(ge=1, le=SECONDS_MAX)]
 Retries = Annotated[int, Meta(ge=0, le=RETRIES_MAX)]
+TokenSeconds = Annotated[int, Meta(ge=1, le=int(DURATION_MAX_S))]
 LeaseSeconds = Annotated[float, Meta(ge=1, le=7 * 86400)]
 TokenHash = Annotated[str, Meta(pattern=patterns.SHA256.regex)]
 ExitCode = Annotated[int, Meta(ge=-(1 << 31), lt=1 << 32)]

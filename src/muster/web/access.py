@@ -32,8 +32,8 @@ class TokenBody(ActorBody, frozen=True, kw_only=True):
     role: Role = Role.MEMBER
     scopes: tuple[Right, ...] = ()
     """Empty: all that the role may."""
-    expires_s: c.Count = 0
-    """0: as long as the token that asks for it; for ever where that does, or none is needed."""
+    expires_s: c.TokenSeconds | None = None
+    """Null: as long as the token that asks for it; for ever where that does, or none is needed."""
 
 
 class NewToken(Struct, frozen=True, rename="camel"):
@@ -147,15 +147,15 @@ def _refuse_wider(web: Backend, who: Caller | None, body: TokenBody) -> None:
         raise error
 
 
-def _time_given(who: Caller | None, asked_s: int, now_ms: int) -> int:
-    """At most as long as the token that asks counts, and so long where no time is named; 0: for ever.
+def _time_given(who: Caller | None, asked_s: int | None, now_ms: int) -> int | None:
+    """At most as long as the token that asks counts, and so long where no time is named; None: for ever.
 
     Raises Forbidden.
     """
     if who is None or who.expires_at_ms is None:
         return asked_s
     left_s = (who.expires_at_ms - now_ms) // 1000
-    if left_s < max(asked_s, 1):
+    if left_s < (asked_s or 1):
         error = Forbidden(
             "your token expires before the new one would; nothing was changed",
             "name no time (--expires): it counts as long as yours",

@@ -9,7 +9,7 @@ from msgspec import Meta
 from muster.model import patterns
 from muster.model.access import Right, Role
 from muster.model.commands.base import Command
-from muster.model.scalars import Count, Id, Name, TokenHash
+from muster.model.scalars import Id, Name, TokenHash, TokenSeconds
 
 MemberName = Annotated[str, Meta(pattern=patterns.MEMBER.regex)]
 WorkspaceName = Annotated[str, Meta(pattern=patterns.WORKSPACE.regex)]
@@ -42,8 +42,8 @@ class AddToken(Command, frozen=True, kw_only=True):
     role: Role
     scopes: tuple[Right, ...] = ()
     token_hash: TokenHash
-    expires_s: Count = 0
-    """0: never."""
+    expires_s: TokenSeconds | None = None
+    """None: never."""
     actor: Name
 
 
