@@ -42,6 +42,14 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
             assert VALUE.encode() not in path.read_bytes(), f"{path} has the value in clear"
 
 
+@pytest.mark.parametrize("given", [[f"TOKEN={VALUE}"], ["TOKEN", VALUE], ["TOKEN=", VALUE]])
+def test_a_value_in_the_command_is_refused_and_not_told_again(cli: Any, empty: Any, given: list[str]) -> None:
+    done = cli("secrets", "set", *given, stdin=b"0123456789")
+    assert done.code == 2 and "muster secrets set TOKEN asks for it" in done.err
+    assert VALUE not in done.out + done.err
+    assert cli("secrets", "list").out == "0 secrets\n"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
@@ -52,7 +60,6 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
         ("TOKEN", b"x" * 40_000, "at most 16000 fit"),
         ("TOKEN", b"x" * 200_000, "more than"),
         ("MUSTER_TOKEN", b"0123456789", "another name, that does not begin with MUSTER_"),
-        ("A=B", b"0123456789", "'A=B' cannot be the name of a variable"),
         ("bad name", b"0123456789", "like BAD_NAME"),
         ("1ST", b"0123456789", "like GITHUB_TOKEN"),
         ("\u00e4", b"0123456789", "cannot be the name of a variable"),

@@ -38,6 +38,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     reset.add_argument("-y", "--yes", action="store_true", help="do not ask, also on a terminal")
     for verb in (put, dropped):
         verb.add_argument("name", metavar="NAME", help="of the variable that agents find it in")
+    put.add_argument("given", nargs="*", help=argparse.SUPPRESS)
     for verb in (put, listing, dropped):
         add_workspace_option(verb)
     rotate.set_defaults(workspace=None)
@@ -45,7 +46,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def _set(args: argparse.Namespace) -> int:
-    check_name(args.name)  # before anybody types its value
+    name, value_given, _ = args.name.partition("=")
+    check_name(name)  # before anybody types its value
+    if value_given or args.given:
+        # Nothing of it is told: what is printed may be kept in a log.
+        raise BadInput(
+            "a value in a command can be read by whoever lists processes, and stays in the shell's history; "
+            "nothing was changed",
+            f"muster secrets set {name} asks for it, or reads it from stdin; better a new value than this one",
+        )
     value = _value_of(args.name)
     with workspace(args) as context:
         context.post("/api/v1/secrets", name=args.name, value=value)
