@@ -48,7 +48,7 @@ def test_what_does_not_fit_is_refused_where_it_is_added(app: muster.App):
     def add(a: int, b: int = 2) -> int:
         return a + b
 
-    with pytest.raises(TypeError, match="missing a required argument"):
+    with pytest.raises(TypeError, match="add: missing a required argument"):
         add.enqueue()  # type: ignore[call-arg]
     with pytest.raises(BadInput, match="cannot be written as JSON"):
         add.enqueue(threading.Lock())  # type: ignore[arg-type]
@@ -73,6 +73,9 @@ def test_an_app_is_called_as_an_agent_may_be(name: str):
         ({"tags": "abc"}, "is one text"),
         ({"tags": [7]}, "got `int`"),
         ({"timeout": 0}, "end before it begins"),
+        ({"expires": "0s"}, "expire before it begins"),
+        ({"not_before": "2027-01-01"}, "not_before is '2027-01-01'"),
+        ({"not_before": datetime(1, 1, 1)}, "no time that can come"),  # noqa: DTZ001
         ({"priority": 11}, "<= 10"),
     ],
 )

@@ -100,6 +100,16 @@ def test_what_cannot_be_read_is_refused_at_once(app: muster.App, options):
         app.task(**options)(lambda: None)
 
 
+@pytest.mark.parametrize("options", [{"timezone": "UTC"}, {"catch_up": "1h"}])
+def test_what_belongs_to_a_cron_says_nothing_without_one(app: muster.App, options):
+    with pytest.raises(BadInput, match="without a cron"):
+        app.task(**options)(lambda: None)
+    task = app.task(name="other")(lambda: None)
+    for more in (options, {"cron": "* * * * *"}):
+        with pytest.raises(BadInput, match="said of the function"):
+            task.with_options(**more)
+
+
 def test_two_programs_with_one_app_add_one_task(app: muster.App, tmp_path):
     ran: list[int] = []
     other = muster.App("reports", project=tmp_path)

@@ -46,11 +46,16 @@ class TaskOptions(TypedDict, total=False):
     """Kept with the task, for other programs."""
 
 
-class FunctionOptions(TaskOptions, total=False):
-    """Of a function."""
+class CallOptions(TaskOptions, total=False):
+    """Of a call of a function."""
 
     title: str
     """What people see."""
+
+
+class FunctionOptions(CallOptions, total=False):
+    """Of a function."""
+
     cron: str
     """When it is added by itself while a worker is up, like `30 6 * * mon-fri`."""
     timezone: str
@@ -92,10 +97,27 @@ def _whole(time: Time) -> int:
     return max(1, round(parse_duration(time)))
 
 
-def _limit(time: Time) -> int:
-    if parse_duration(time) <= 0:
-        raise BadInput(f"timeout is {time!r}: it would end before it begins", "timeout=60, or '5m'")
-    return _whole(time)
+def _lasting(name: str, ends: str) -> Callable[[Time], int]:
+    def seconds(time: Time) -> int:
+        if parse_duration(time) <= 0:
+            raise BadInput(f"{name} is {time!r}: it would {ends} before it begins", f"{name}=60, or '5m'")
+        return _whole(time)
+
+    return seconds
+
+
+def _delay(time: Time) -> int | None:
+    return _whole(time) if parse_duration(time) > 0 else None
+
+
+def _moment(at: datetime) -> int:
+    try:
+        return int(at.timestamp() * 1000)
+    except (AttributeError, OverflowError, ValueError):
+        raise BadInput(
+            f"not_before is {at!r}, which is no time that can come",
+            "a datetime, like datetime.now(UTC) + timedelta(hours=2)",
+        ) from None
 
 
 def _names(value: Any) -> tuple[Any, ...]:
@@ -108,10 +130,10 @@ _FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "title": ("title", _as_is),
     "priority": ("priority", _as_is),
     "retries": ("max_retries", _as_is),
-    "timeout": ("timeout_s", _limit),
-    "delay": ("delay_s", _whole),
-    "not_before": ("not_before_ms", lambda at: int(at.timestamp() * 1000)),
-    "expires": ("expires_s", _whole),
+    "timeout": ("timeout_s", _lasting("timeout", "end")),
+    "delay": ("delay_s", _delay),
+    "not_before": ("not_before_ms", _moment),
+    "expires": ("expires_s", _lasting("expires", "expire")),
     "idempotency_key": ("idempotency_key", _as_is),
     "limit_key": ("limit_key", _as_is),
     "tags": ("tags", _names),

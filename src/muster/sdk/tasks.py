@@ -16,7 +16,7 @@ from muster.model.errors import BadInput
 from muster.sdk.attempt import CURRENT
 from muster.sdk.context import AsyncTaskContext, TaskContext
 from muster.sdk.handles import AsyncHandle, Handle
-from muster.sdk.options import FunctionOptions, earlier_of, fields_of
+from muster.sdk.options import CallOptions, FunctionOptions, earlier_of, fields_of
 from muster.sdk.schedules import Cron, cron_of
 from muster.sdk.values import checked, convert, encode, foreign_in, hints_of
 
@@ -80,8 +80,12 @@ class AppTask(Generic[P, R]):
         """The function itself, here and now, with whatever context is given."""
         return self.function(*args, **kwargs)
 
-    def with_options(self, **changes: Unpack[FunctionOptions]) -> Self:
+    def with_options(self, **changes: Unpack[CallOptions]) -> Self:
         """The same task with other options: `build.with_options(priority=9, delay="5m").enqueue(...)`."""
+        if scheduled := sorted(_OF_A_CRON & changes.keys()):
+            raise BadInput(
+                f"{scheduled[0]} is said of the function, and not of a call", "@app.task(cron=...)"
+            )
         other = object.__new__(type(self))
         other.__dict__ |= self.__dict__
         other.options = {**self.options, **changes}
@@ -153,7 +157,10 @@ class AppTask(Generic[P, R]):
     def _filled(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> c.Spec:
         text = self._no_arguments
         if args or kwargs or not self._bare:
-            self._signature.bind(*args, **kwargs)
+            try:
+                self._signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{self.name}: {error}") from None
             text = encode(Payload(self.name, tuple(args), dict(kwargs)), f"what {self.name} is called with")
         # One that was added before is found by its idempotency key, and has its name already.
         key = f"{self.name}-{secrets.token_hex(6)}" if self._base.idempotency_key is None else None
@@ -183,10 +190,15 @@ def read_payload(text: str) -> Payload:
         raise BadInput(f"it holds no arguments: {error}") from error
 
 
+_OF_A_CRON = frozenset({"cron", "timezone", "catch_up"})
+
+
 def _cron(name: str, options: FunctionOptions, signature: inspect.Signature) -> Cron | None:
     """Raises BadInput where it cannot be read, or where nobody knows what to call the function with."""
     expression = options.get("cron")
     if expression is None:
+        if without := sorted(_OF_A_CRON & options.keys()):
+            raise BadInput(f"{without[0]} of task {name} says nothing without a cron", "@app.task(cron=...)")
         return None
     if needs := _needed(signature):
         raise BadInput(
