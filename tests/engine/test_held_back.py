@@ -235,6 +235,12 @@ def test_an_unreadable_file_frees_nothing_but_what_is_answered(world: World) -> 
     assert held(world) == {"b"}
 
 
+def test_an_unreadable_file_is_not_in_step_for_whoever_accepts_all(world: World) -> None:
+    world.write("{#b}", "{#b prioirty=3}")
+    world.pass_s(10)
+    assert "prioirty" in asyncio.run(world.syncer.decide("p", True, [], "ada")).problem
+
+
 def test_a_refused_update_frees_nothing(world: World) -> None:
     (world.folder / "more.md").write_text("# More\n\n- [ ] Draw the map {#m}\n")
     world.rig.do(world.wanted("more.md", "", (world.folder / "more.md").read_bytes()))

@@ -102,7 +102,8 @@ async def _hold(view: View, before: Mapping[int, PauseReason], after: Mapping[in
 def hold(view: View, number: int, reason: PauseReason) -> None:
     """A task that could be begun, or is held for another reason of its file."""
     task = view.task(number)
-    if _held(task) or (task.status in MAY_BEGIN and not task.is_group):
+    begins = task.status in MAY_BEGIN and not task.is_group and not task.accepted  # that is only published
+    if _held(task) or begins:
         view.run(number, c.Pause(task_id=number, actor=THE_FILE, reason=reason))
 
 

@@ -74,8 +74,7 @@ _FIELDS_OF = attrgetter(*FIELDS)
 
 
 class KeptTask(TaskFields, frozen=True, kw_only=True):
-    """A task as the store has it, in the words of a plan file; its times are as they were wished, whatever its
-    state says by now."""
+    """A task as the store has it, in the words of a plan file; its times are as they were wished."""
 
     id: int
     key: str
@@ -87,6 +86,7 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     error: str = ""
     paused_reason: PauseReason | None = None
     pinned_agent: str | None = None
+    accepted: bool = False
     from_file: bool = False
     """It has, or had, a box in a plan file, which may take it out again."""
     created_at_ms: int

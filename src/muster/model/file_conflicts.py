@@ -32,6 +32,14 @@ class FileChange(StrEnum):
     REMOVED = "removed"
 
 
+IN_REVIEW = {
+    FileChange.EDITED: "its work waits for a review: --accept drops that, and has it done as the box says now",
+    FileChange.REMOVED: "its work waits for a review: --accept drops that with the task",
+    FileChange.TICKED: "its work waits for a review: `muster task accept` publishes it, --accept drops it",
+}
+"""Why a person is asked where work of before is done."""
+
+
 class Difference(NamedTuple):
     key: str
     kind: FileChange
@@ -47,8 +55,8 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     said: str = ""
     why: str
     since_ms: Count
-    moved: bool = False
-    """It waits for as long as another plan has its work, or for a person."""
+    passing: bool = False
+    """It waits for a person, or only for as long as another plan has its work, or its work is in review."""
     rejected: bool = False
     """A person wants it to stay as it is."""
     takes: bool = True
@@ -59,8 +67,8 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     """... and what the tasks are called that it may be."""
 
     @classmethod
-    def of(cls, one: Difference, why: str, now_ms: int, *, moved: bool = False) -> FileConflict:
-        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms, moved=moved)
+    def of(cls, one: Difference, why: str, now_ms: int, *, passing: bool = False) -> FileConflict:
+        return cls(key=one.key, kind=one.kind, said=one.said, why=why, since_ms=now_ms, passing=passing)
 
     @property
     def about(self) -> Difference:

@@ -30,6 +30,7 @@ from muster.model.edits import (
     task_fields_of,
 )
 from muster.model.file_conflicts import (
+    IN_REVIEW,
     TICKABLE,
     Difference,
     FileChange,
@@ -40,7 +41,6 @@ from muster.model.file_conflicts import (
 from muster.model.people import THE_FILE
 from muster.model.scalars import Id
 from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
-from muster.model.wording import OPEN_BELOW
 
 AT_ONCE_MAX = 5
 """More boxes that are ticked or taken out at once are no slip of the hand: a person is asked."""
@@ -181,11 +181,13 @@ class SyncFacts(NamedTuple):
     edited: Mapping[str, Collection[str]] = MappingProxyType({})
     """By the keys of tasks that were edited elsewhere: the names of those fields."""
     groups: Mapping[str, str] = MappingProxyType({})
-    """As `groups_told`."""
+    """As `ticked_groups.groups_told`."""
     again: Mapping[str, str] = MappingProxyType({})
     """As `used_again`."""
     by_settings: Collection[str] = ()
     """Keys of what nobody has edited: the settings say otherwise by now."""
+    in_review: Collection[str] = ()
+    """Keys of tasks whose work waits for a review."""
 
 
 class SyncVerdict(NamedTuple):
@@ -290,13 +292,16 @@ def judge(
     for one in found:
         why = ""
         before = known.get(one)
-        if before and (before.rejected or not before.moved or one.key in stood):
+        lasts = one.key in stood or one.key in facts.in_review
+        if before and (before.rejected or not before.passing or lasts):
             waits.append(_as_now(before, stood, status, facts))
             continue
-        if one not in fresh or facts.git or one.key in facts.edited or one.key in facts.again:
+        anew = facts.git or one.key in facts.edited or one.key in facts.again or one.key in facts.in_review
+        if anew or one not in fresh:
             why = _brake(one, status, facts, many)
         if why:
-            waits.append(_as_now(FileConflict.of(one, why, facts.now_ms), stood, status, facts))
+            asked = FileConflict.of(one, why, facts.now_ms, passing=one.key in facts.in_review)
+            waits.append(_as_now(asked, stood, status, facts))
         else:
             since_s = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
             standing[one] = max(since_s, facts.beside.get(one.key, since_s))
@@ -315,12 +320,12 @@ def judge(
         if one in ripe and one.kind is FileChange.ADDED and one.key in stood:
             ripe.remove(one)
             del standing[one]
-            waits.append(FileConflict.of(one, _stood(stood[one.key]), facts.now_ms, moved=True))
+            waits.append(FileConflict.of(one, _stood(stood[one.key]), facts.now_ms, passing=True))
     ripe -= _before_their_turn(found, ripe, waits, facts.specs)
-    asked = {one.about for one in waits if one.kind is FileChange.ADDED and not one.rejected}
+    doubted = {one.about for one in waits if one.kind is FileChange.ADDED and not one.rejected}
     grown = {one for one in standing if one.kind is not FileChange.TICKED}
-    others = {one for one in found if one.kind is FileChange.ADDED and one not in asked}
-    behind = _before_their_turn([*asked, *grown, *others], {*grown, *others}, waits, facts.specs)
+    others = {one for one in found if one.kind is FileChange.ADDED and one not in doubted}
+    behind = _before_their_turn([*doubted, *grown, *others], {*grown, *others}, waits, facts.specs)
     return SyncVerdict(
         ticks=tuple(one for one in standing if one in ripe and one.kind is FileChange.TICKED),
         changes=tuple(one for one in standing if one in ripe and one.kind is not FileChange.TICKED),
@@ -339,7 +344,7 @@ def _as_now(
     """What it waits for may have changed since it was told."""
     if conflict.rejected:
         return conflict
-    if conflict.moved:
+    if conflict.passing and conflict.key in stood:
         return replace(conflict, why=_stood(stood[conflict.key]))
     if conflict.kind is FileChange.TICKED:
         return replace(conflict, why=facts.groups.get(conflict.key, conflict.why))
@@ -405,7 +410,7 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
     """Why a person is to look at it first; empty: nothing speaks against it."""
     if one.key in facts.by_settings and (one.kind is FileChange.EDITED or is_barrier(one.key)):
         return ""
-    if why := _which_task(one, facts):
+    if why := _which_task(one, facts) or _told_in_review(one, facts):
         return why
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
@@ -436,6 +441,10 @@ def _which_task(one: Difference, facts: SyncFacts) -> str:
     return facts.again.get(one.key, "") if one.kind is FileChange.ADDED else ""
 
 
+def _told_in_review(one: Difference, facts: SyncFacts) -> str:
+    return IN_REVIEW.get(one.kind, "") if one.key in facts.in_review else ""
+
+
 def _unproved(status: TaskStatus, facts: SyncFacts) -> str:
     if facts.restored:
         return "it came with an old version that was written back"
@@ -443,32 +452,6 @@ def _unproved(status: TaskStatus, facts: SyncFacts) -> str:
 
 
 UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"
-NOT_ENDED = "it has not ended with the tasks below it: --accept ends it all the same"
-
-
-def groups_told(kept: Mapping[str, KeptTask]) -> dict[str, str]:
-    """By key: why a group does not end because its box is ticked."""
-    below = _open_below(kept)
-    return {key: OPEN_BELOW if key in below else NOT_ENDED for key, task in kept.items() if task.is_group}
-
-
-def too_early(chosen: Iterable[Difference], kept: Mapping[str, KeptTask]) -> frozenset[str]:
-    """Keys of ticked groups with tasks below them that are neither over nor ticked with them."""
-    all_ticked = {one.key for one in chosen if one.kind is FileChange.TICKED}
-    below, ticked = _open_below(kept), set(all_ticked)
-    while early := {key for key in ticked if not below.get(key, set()) <= ticked}:
-        ticked -= early
-    return frozenset(all_ticked - ticked)
-
-
-def _open_below(kept: Mapping[str, KeptTask]) -> dict[str, set[str]]:
-    """By the keys of groups, the tasks below them that somebody is still to do."""
-    found: dict[str, set[str]] = {}
-    for key, task in kept.items():
-        group = kept.get(task.parent or "")
-        if group is not None and group.is_group and task.status not in GIVEN_UP_OR_DONE:
-            found.setdefault(group.key, set()).add(key)
-    return found
 
 
 def decided(

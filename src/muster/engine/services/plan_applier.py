@@ -41,7 +41,7 @@ class PlanApplier:
             except CallerError as error:
                 # Nothing of this step was changed; as a conflict it is not tried again each time.
                 problem, again = str(error), isinstance(error, BoxesMoved)  # since they were compared
-                waits += [FileConflict.of(one, problem, now_ms, moved=again) for one in step]
+                waits += [FileConflict.of(one, problem, now_ms, passing=again) for one in step]
             else:
                 told += done
                 groups = {key for key, task in compared.kept.items() if task.is_group}

@@ -21,9 +21,10 @@ from muster.model.file_conflicts import (
     with_ways,
 )
 from muster.model.held_back import otherwise
-from muster.model.plan_sync import BOX_CHANGES, SyncFacts, SyncState, Untaken, groups_told, too_early
+from muster.model.plan_sync import BOX_CHANGES, SyncFacts, SyncState, Untaken
 from muster.model.rows import Plan
 from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
+from muster.model.ticked_groups import groups_told, too_early
 from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.store import Reads
@@ -153,6 +154,11 @@ class Compared(NamedTuple):
     ) -> SyncFacts:
         """What is known beside the file and the plan; `edited` is what is kept of edits elsewhere, and
         `watched` whether somebody looked at the file before."""
+        in_review = [
+            key
+            for key, task in self.kept.items()
+            if task.paused_reason is PauseReason.REVIEW or (isinstance(task, KeptTask) and task.accepted)
+        ]
         return SyncFacts(
             now_ms=now_ms,
             mono_s=mono_s,
@@ -169,6 +175,7 @@ class Compared(NamedTuple):
             groups=groups_told(self.whole),
             again=used_again(self.specs, self.whole),
             by_settings=self.by_settings,
+            in_review=in_review,
         )
 
     def refused(

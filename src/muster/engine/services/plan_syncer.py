@@ -459,7 +459,7 @@ class PlanSyncer(WorkspaceService):
                 held = {number: why for number, why in held.items() if number not in answered}
             await self._keep(plan, after, done, actor, held=held)
             self._ticker.again(plan.id, marks)
-            problem = await self._ticker.write(plan)
+            problem = await self._ticker.write(plan) or ("" if chosen else compared.problem)
         stays = f"not {word}: {listed(sorted(refused))}" if refused else ""
         told = "; ".join(filter(None, (done, stays)))
         return PlanSynced(plan=name, done=told, problem=problem, conflicts=after.waiting)

@@ -11,7 +11,7 @@ from muster.model.edits import EDITABLE, Edit, RenameBox
 from muster.model.errors import IllegalMove
 from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import Decision, Facts, close, decided, left_running, moved
-from muster.model.states import HELD, AttemptStatus, TaskStatus
+from muster.model.states import HELD, AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import FIELDS_OF_STATE, Now, Task
 
 UNTOLD = frozenset({"priority", "sort_key", "tags", "metadata", "max_retries", "retry_backoff_s"})
@@ -38,7 +38,11 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
     if not command.changed:
         return Decision(replace(task, **state))
     if command.changed.keys() & {"title", "description"}:
-        state["done_epoch"] = None  # what is done was asked for in other words
+        # What is done was asked for in other words.
+        state |= {"done_epoch": None, "accepted": False}
+        if task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.REVIEW:
+            state |= {"status": TaskStatus.PENDING, "paused_reason": None, "error_kind": None, "error": ""}
+            state |= {"rounds": 0, "sent_back": ""}
     after, event = moved(
         task,
         now,

@@ -1,0 +1,90 @@
+"""Work that waits for a review is not given up because its box was edited, taken out or ticked."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_rig import Rig, complete
+from plan_world import World
+
+from muster.model.commands import Accept, Fail
+from muster.model.states import ErrorKind
+
+TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
+EDITS = {"edited": ("] A", "] Another"), "removed": ("- [ ] A {#a}\n", ""), "ticked": ("[ ] A", "[x] A")}
+
+
+@pytest.fixture
+def world(rig: Rig, tmp_path: Path) -> World:
+    return World(rig, tmp_path, TWO)
+
+
+def to_review(world: World, job: Any) -> None:
+    end = Fail(
+        task_id=job.task_id, epoch=job.epoch, kind=ErrorKind.REVIEW, message="it is for you to look at"
+    )
+    world.rig.do(end)
+
+
+@pytest.mark.parametrize("edit", sorted(EDITS))
+@pytest.mark.parametrize("early", [True, False], ids=["while it runs", "in review"])
+def test_its_person_is_asked_and_may_accept_the_work_first(world: World, edit: str, *, early: bool) -> None:
+    job = world.claim("a")
+    if early:
+        world.write(*EDITS[edit])
+        world.pass_s(60)
+    to_review(world, job)
+    if not early:
+        world.write(*EDITS[edit])
+    world.pass_s(60)
+    told = world.conflicts["a"]
+    assert told.startswith(f"{edit}: its work waits for a review") or (early and edit == "ticked"), told
+    view = world.rig.views()["a"]
+    assert (view.status, view.paused_reason, view.title) == ("PAUSED", "review", "A")
+    world.rig.do(Accept(task_id=job.task_id, actor="ada"))
+    (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
+    assert again.publishes == job.epoch, "what was accepted is published, and not held"
+    world.rig.do(complete(again))
+    world.pass_s(60)
+    ended = "ARCHIVED" if edit == "removed" else "COMPLETED"
+    assert world.statuses["a"] == ended and world.conflicts == {}
+
+
+def test_with_the_word_of_a_person_it_is_done_again_as_the_box_says(world: World) -> None:
+    to_review(world, world.claim("a"))
+    world.write(*EDITS["edited"])
+    world.pass_s(60)
+    asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
+    view = world.rig.views()["a"]
+    assert (view.status, view.title, view.error) == ("PENDING", "Another", "")
+    (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
+    assert (again.publishes, again.sent_back, again.accepted) == (None, "", False)
+
+
+def test_an_edit_that_a_person_takes_after_accepting_the_work_is_reviewed_anew(world: World) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.write(*EDITS["edited"])
+    world.pass_s(3)
+    world.rig.do(Accept(task_id=job.task_id, actor="ada"))
+    world.pass_s(3)
+    assert world.statuses["a"] == "PENDING", "its work is published, and not held"
+    asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
+    (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
+    assert (again.title, again.publishes, again.accepted) == ("Another", None, False)
+
+
+def test_a_rejected_edit_leaves_the_review_as_it_is(world: World) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.write(*EDITS["edited"])
+    world.pass_s(60)
+    asyncio.run(world.syncer.decide("p", False, ["a"], "ada"))
+    world.pass_s(60)
+    assert world.rig.views()["a"].paused_reason == "review"
+    world.rig.do(Accept(task_id=job.task_id, actor="ada"))
+    (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
+    assert again.publishes == job.epoch
