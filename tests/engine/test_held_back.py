@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from engine_rig import FixedChance, Rig
+from engine_rig import FixedChance, Rig, complete
 from msgspec.structs import replace
 from plan_world import World
 
@@ -176,8 +176,42 @@ def test_what_a_person_brings_back_is_held_again(world: World) -> None:
     for away, back in ((Pause, Resume), (Cancel, Retry)):
         world.rig.do(away(task_id=number, actor="ada"))
         assert held(world) == set()
-        world.rig.do(back(task_id=number, actor="ada"))
+        assert world.rig.do(back(task_id=number, actor="ada")).status == "PAUSED", "that is said at once"
         assert held(world) == {"a"}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_what_is_done_again_is_done_as_its_box_says_by_now(world: World, *, quick: bool) -> None:
+    number = world.rig.id("p/a")
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(40)
+    world.write("] A", "] Another")
+    world.pass_s(4 if quick else 60)
+    assert world.conflicts == {} and world.statuses["a"] == "COMPLETED"
+    world.rig.do(Retry(task_id=number, actor="ada"))
+    assert held(world) == {"a"}
+    world.pass_s(60)
+    assert held(world) == set() and world.conflicts == {} and world.statuses["a"] == "PENDING"
+    assert [job.title for job in world.rig.claim()] == ["Another"]
+
+
+def test_a_look_that_saw_it_done_frees_nothing_that_is_to_be_done_again(world: World) -> None:
+    number = world.rig.id("p/a")
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(40)
+    world.write("] A", "] Another")
+    world.pass_s(60)
+    (plan,) = drive(world.rig.reads.plan_sources())
+    seen = drive(world.rig.reads.sync_state(plan.id))
+    assert seen.done_otherwise == (number,)
+    world.rig.do(Retry(task_id=number, actor="ada"))
+    world.rig.do(SetSync(plan_id=plan.id, state=seen, otherwise={}))
+    assert held(world) == {"a"}
+    world.pass_s(60)
+    world.rig.do(complete(world.claim("a")))
+    world.pass_s(60)
+    last = drive(world.rig.reads.sync_state(plan.id))
+    assert (last.otherwise, last.done_otherwise) == ({}, ())
 
 
 def test_a_lost_attempt_is_not_begun_again_as_it_was(world: World) -> None:

@@ -16,6 +16,7 @@ from muster.client.api import task_path
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
 from muster.model.states import FOR_ITS_FILE, HELD, TaskStatus
+from muster.model.wording import OTHERWISE
 
 Act = Callable[[Context, Json], Json]
 Tell = Callable[[Json, Json, Context], str]
@@ -97,11 +98,19 @@ def retrying(args: argparse.Namespace) -> Act:
 
 def _retry(args: argparse.Namespace) -> int:
     def tell(task: Json, moved: Json, context: Context) -> str:
+        if held := _held_again(task, moved):
+            return held
         anew = moved["generation"] != task["generation"]
         what = f"starts anew (generation {moved['generation']})" if anew else "its next try is due now"
         return what + runs_it(context)
 
     return _each(args, "ready", retrying(args), tell)
+
+
+def _held_again(task: Json, moved: Json) -> str:
+    """What has come back, and is not begun before its plan's file is settled."""
+    told = f"waits: {OTHERWISE}; `muster why {ref_of(task)}` tells how"
+    return clean(told) if moved["status"] == TaskStatus.PAUSED else ""
 
 
 def runs_it(context: Context) -> str:
@@ -128,7 +137,9 @@ def _pause(args: argparse.Namespace) -> int:
 
 
 def _resume(args: argparse.Namespace) -> int:
-    def tell(_: Json, moved: Json, context: Context) -> str:
+    def tell(task: Json, moved: Json, context: Context) -> str:
+        if said := _held_again(task, moved):
+            return said
         held = moved["status"] in HELD
         return "goes on once its attempt has stopped" if held else f"goes on{runs_it(context)}"
 

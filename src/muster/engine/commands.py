@@ -221,7 +221,7 @@ class Engine:
                 for i, command in commands:
                     outcomes[i] = await self._settled(self._for_all[type(command)], views, command)
                 for view in views.made.values():
-                    await self._finish(view)
+                    await self._finish(view, outcomes)
             made = views.made.values()
             kinds = {type(one.command) for one in asked}
             return Applied([o for o in outcomes if o is not None], self._topics(made, kinds))
@@ -280,7 +280,7 @@ class Engine:
                 await close_pools(view, self.policy)
             if isinstance(command, c.Finish) and command.then and isinstance(outcomes[i], Moved):
                 claims.append((i, command.then))
-        await self._finish(view, claims=bool(claims))
+        await self._finish(view, outcomes, claims=bool(claims))
         given = []
         for i, claim in claims:
             claimed = await self._settled(self.claims.claim, view, claim)
@@ -291,11 +291,11 @@ class Engine:
             await view.flush()  # a claim that was given nothing has written nothing
         return given
 
-    async def _finish(self, view: View, *, claims: bool = False) -> None:
+    async def _finish(self, view: View, outcomes: list[Outcome | None], *, claims: bool = False) -> None:
         """`claims` follow, and write what they do not read."""
         await view.settle()
         if view.back and not self.store.shared:  # no server of several follows a file
-            await hold_back(view)
+            await hold_back(view, outcomes)
         await self._plans.settle(view)
         await (view.flush_queue() if claims else view.flush())
         if view.outbox is not None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from muster.engine.view import View
 from muster.model import breaker
 from muster.model import commands as c
-from muster.model.answers import Done
+from muster.model.answers import Done, Moved
 from muster.model.edited_elsewhere import noted, without_agreed
 from muster.model.edits import KeptTask, PlanDiff, RenameBox, task_fields_of
 from muster.model.people import THE_FILE
@@ -68,10 +69,22 @@ async def join_file(view: View, command: JoinFile) -> Done:
 async def set_sync(view: View, command: SetSync) -> Done:
     before = await view.tx.sync_state(command.plan_id)
     after = before.otherwise if command.otherwise is None else command.otherwise
+    state = command.state
+    if state.done_otherwise:
+        # What was done when the file was looked at may be to be done again by now.
+        await view.load(before.otherwise)
+        done = {*state.done_otherwise}
+        anew = {
+            number: why
+            for number, why in before.otherwise.items()
+            if number in done and not view.task(number).final
+        }
+        after = {**after, **anew}
+        state = replace(state, done_otherwise=tuple(sorted(done - anew.keys())))
     await _hold(view, before.otherwise, after)
     await view.flush()
     edited = without_agreed(before.edited, command.agreed)
-    await view.tx.set_sync_state(command.plan_id, replace(command.state, edited=edited, otherwise=after))
+    await view.tx.set_sync_state(command.plan_id, replace(state, edited=edited, otherwise=after))
     plan = await view.tx.plan(command.plan_id)
     if command.said and plan is not None:
         decision = breaker.noted(plan, "plan_synced", command.said, command.actor, view.now)
@@ -111,10 +124,21 @@ def _held(task: Task) -> bool:
     return task.status is TaskStatus.PAUSED and task.paused_reason in FOR_ITS_FILE
 
 
-async def hold_back(view: View) -> None:
-    """What has come back is not begun again as it was, where its box says otherwise by now."""
+async def hold_back(view: View, outcomes: list[Any]) -> None:
+    """What has come back is not begun again as it was, where its box says otherwise by now; `outcomes` say so."""
     back, view.back = view.back, []
     for plan_id in {task.plan_id for task in back if task.plan_id is not None}:
         state = await view.tx.sync_state(plan_id)
-        for number in {task.id for task in back} & state.otherwise.keys():
+        numbers = {task.id for task in back}
+        for number in numbers & state.otherwise.keys():
             hold(view, number, state.otherwise[number])
+        if anew := numbers.intersection(state.done_otherwise):
+            for number in anew:
+                hold(view, number, PauseReason.EDIT)
+            held = {**state.otherwise, **dict.fromkeys(anew, PauseReason.EDIT)}
+            left = tuple(number for number in state.done_otherwise if number not in anew)
+            await view.tx.set_sync_state(plan_id, replace(state, otherwise=held, done_otherwise=left))
+    held_now = {task.id for task in back if _held(view.task(task.id))}
+    for i, outcome in enumerate(outcomes):
+        if isinstance(outcome, Moved) and outcome.task_id in held_now:
+            outcomes[i] = replace(outcome, status=TaskStatus.PAUSED)

@@ -80,6 +80,19 @@ def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> fro
     )
 
 
+def done_otherwise(
+    changed: Iterable[Change], kept: Mapping[str, _Kept], by_settings: Collection[str]
+) -> tuple[int, ...]:
+    """Numbers of tasks that are done otherwise than their boxes say."""
+    return tuple(
+        sorted(
+            kept[change.key].id
+            for change in changed
+            if change.fields and change.status is TaskStatus.COMPLETED and change.key not in by_settings
+        )
+    )
+
+
 def as_before(kept: Mapping[str, _Kept]) -> dict[str, TaskStatus]:
     """How tasks stand by their keys; those that are held as they stood before."""
     return {

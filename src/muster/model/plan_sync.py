@@ -68,6 +68,8 @@ class SyncState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A digest of all but the boxes' marks, as the file was when the plan was last the same."""
     otherwise: dict[Id, PauseReason] = {}
     """By number, why nobody is to begin tasks whose boxes say otherwise, whatever they do now."""
+    done_otherwise: tuple[Id, ...] = ()
+    """Numbers of done tasks whose boxes say otherwise: nobody is asked before one is to be done again."""
 
     @property
     def waiting(self) -> tuple[FileConflict, ...]:

@@ -238,7 +238,7 @@ def _paused(task: TaskView) -> str:
         case PauseReason.FILE:
             return f"waits, because {OTHERWISE}: `muster plan sync {task.plan} --status` tells how"
         case PauseReason.EDIT:
-            return f"waits: {EDITED_BOX}"
+            return f"waits: {EDITED_BOX}; `muster plan sync {task.plan}` does that at once"
         case PauseReason.HAND:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:

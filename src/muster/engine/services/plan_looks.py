@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from muster.model.commands import Spec
 from muster.model.edited_elsewhere import Edited
 from muster.model.edits import Doubt, KeptTask, MovedBox, UpdatePlan, is_barrier
@@ -93,6 +95,8 @@ class KnownFile:
     """The newest one when it was looked at."""
     waits: bool = False
     """A person is asked."""
+    redoes: bool = False
+    """A task is done otherwise than its box says: done again, it is held first."""
     problem: str = ""
     """Why it could not be read, as it is now."""
     unheld: bool = False
@@ -134,6 +138,8 @@ class Compared(NamedTuple):
     """Why it cannot be read as a plan: then nothing but its boxes was compared."""
     by_settings: frozenset[str] = frozenset()
     """As `SyncFacts.by_settings`."""
+    done_otherwise: tuple[int, ...] | None = None
+    """As `SyncState.done_otherwise`; None where only boxes were compared."""
 
     def without(self, state: SyncState) -> Untaken:
         left = tuple(self.not_asked(state))
@@ -191,6 +197,16 @@ class Compared(NamedTuple):
             early=too_early([one.about for one in current], self.whole),
             keys=keys,
         )
+
+    def noted(self, state: SyncState) -> SyncState:
+        done = self.done_otherwise
+        return state if done is None else replace(state, done_otherwise=done)
+
+    def answered(self, state: SyncState, chosen: Iterable[FileConflict]) -> SyncState:
+        """What a person has decided on is done otherwise no more."""
+        decided = {self.kept[one.key].id for one in chosen if one.key in self.kept}
+        left = tuple(number for number in state.done_otherwise if number not in decided)
+        return replace(state, done_otherwise=left)
 
     def otherwise(
         self,

@@ -30,7 +30,7 @@ from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, withou
 from muster.model.edits import BoxName, UpdatePlan, compare, is_barrier
 from muster.model.errors import BadPlan, NotFound
 from muster.model.file_conflicts import FileChange, refusal
-from muster.model.held_back import as_before, changed_by_settings, lets_begin
+from muster.model.held_back import as_before, changed_by_settings, done_otherwise, lets_begin
 from muster.model.identity import as_known
 from muster.model.people import THE_FILE
 from muster.model.plan_sync import (
@@ -168,6 +168,8 @@ class PlanSyncer(WorkspaceService):
 
     async def _consider(self, plan: Plan, known: KnownFile, glance: _Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
+        if known.redoes and event != known.event:
+            known.waits |= bool((await self._reads.sync_state(plan.id)).otherwise)  # it is to be done again
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
         if mark is None:
@@ -269,8 +271,9 @@ class PlanSyncer(WorkspaceService):
                 return True
             new = compared.not_asked(state)
             held = compared.otherwise(state, state.conflicts, new)
-            if held != state.otherwise or lets_begin(held, compared.kept):
-                await self._keep(plan, state, held=held)
+            after = compared.noted(state)
+            if after != state or held != state.otherwise or lets_begin(held, compared.kept):
+                await self._keep(plan, after, held=held)
         known.rests_s = self._now_s + rest_s(self._now_s - began_s)
         return False
 
@@ -321,7 +324,8 @@ class PlanSyncer(WorkspaceService):
         beside = frozenset(one.key for one in same) - {one.key for one in moved}
         found = differences(specs, by_key, diff, due)
         # Where nobody knows what the file said before, what it leaves open may be of other settings.
-        by_settings = frozenset() if state.text else changed_by_settings(diff.changed, known.tasks)
+        settings = changed_by_settings(diff.changed, known.tasks)
+        by_settings = frozenset[str]() if state.text else settings
         if seen.text and seen.text == state.text:
             edits = [one.key for one in found if one.kind is FileChange.EDITED or is_barrier(one.key)]
             by_settings = frozenset(edits)
@@ -338,6 +342,7 @@ class PlanSyncer(WorkspaceService):
             settled,
             identity.joined,
             by_settings=by_settings,
+            done_otherwise=done_otherwise(diff.changed, by_key, settings),
         )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -390,17 +395,17 @@ class PlanSyncer(WorkspaceService):
             fresh |= {one: at_s for one, at_s in known.fresh.items() if one.kind not in BOX_CHANGES}
             if state.problem != unread:
                 log.warning("plan %s is not in step with its file: %s", plan.name, unread)
-        after = replace(state, conflicts=tuple(conflicts), problem=problem, owed=state.owed | again)
         in_step = state.text if conflicts or fresh or problem else seen.text
-        after = replace(after, head=head or state.head, text=in_step)
+        after = replace(compared.noted(state), conflicts=tuple(conflicts), problem=problem, text=in_step)
+        after = replace(after, owed=state.owed | again, head=head or state.head)
         told += compared.told(state, conflicts, again)
         held = compared.otherwise(state, conflicts, fresh, verdict.behind)
         changed = after != state or held != state.otherwise or lets_begin(held, kept)
         if told or changed or compared.agreed:
             await self._keep(plan, after, "; ".join(told), agreed=compared.agreed, held=held)
         known.mark, known.head, known.fresh, known.beside = seen.mark, after.head, fresh, facts.beside
-        known.first_s, known.problem, known.seen_ms = None, unread, facts.now_ms
-        known.text, known.boxes, known.waits = seen.text, seen.boxes, bool(after.waiting)
+        known.first_s, known.problem, known.seen_ms, known.text = None, unread, facts.now_ms, seen.text
+        known.boxes, known.waits, known.redoes = seen.boxes, bool(after.waiting), bool(after.done_otherwise)
         known.looked_s, known.rests_s = facts.mono_s, self._now_s + rest_s(self._now_s - began_s)
         self._ticker.written.pop(plan.id, None)
         self._ticker.again(plan.id, again)
@@ -449,7 +454,7 @@ class PlanSyncer(WorkspaceService):
                     apart = frozenset(one.task.id for one in compared.moved)
                     command = replace(command, actor=actor, apart=apart)
                 await self._applier.accept(command, kept, found, current, actor)
-            after, marks = decided(state, chosen, found, accept=accept)
+            after, marks = decided(compared.answered(state, chosen), chosen, found, accept=accept)
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
             left = compared.not_asked(state)

@@ -150,6 +150,12 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
     )
 
 
+_BEGINS_INSTEAD = {
+    TaskStatus.ARCHIVED: "add it anew under another name: muster task add TITLE --key KEY",
+    TaskStatus.PAUSED: "muster task resume {}",
+}
+
+
 def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
     if _waits_to_try(task):
         if command.fresh:
@@ -163,9 +169,7 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
-            "add it anew under another name: muster task add TITLE --key KEY"
-            if task.status is TaskStatus.ARCHIVED
-            else "cancel it first, or wait until it has ended",
+            _BEGINS_INSTEAD.get(task.status, "cancel it first, or wait until it has ended").format(task.id),
         )
     return decided(
         task,
