@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
-from muster.model.errors import StoreAway
+from muster.model.errors import Contended, StoreAway
 from muster.stores.postgres.faults import classify
 
 Use = Callable[[asyncpg.Connection], Awaitable[object]]
@@ -25,6 +25,21 @@ async def closed_in_a_transaction(connection: asyncpg.Connection) -> None:
         await connection.fetch("SELECT 1")
 
 
+async def broken_off(connection: asyncpg.Connection) -> None:
+    await connection.execute("SET statement_timeout = 1; SELECT pg_sleep(9)")
+
+
+async def left_open(connection: asyncpg.Connection) -> None:
+    await connection.execute("SET idle_session_timeout = 1")
+    await asyncio.sleep(1)
+    await connection.execute("SELECT 1")
+
+
+async def read_only(connection: asyncpg.Connection) -> None:
+    await connection.execute("SET default_transaction_read_only = on")
+    await connection.execute("CREATE TABLE t ()")
+
+
 async def two_at_once(connection: asyncpg.Connection) -> None:
     await asyncio.gather(connection.fetch("SELECT 1"), connection.fetch("SELECT 2"))
 
@@ -37,7 +52,7 @@ def raised(url: str, use: Use) -> BaseException:
     async def work() -> BaseException:
         connection = await asyncpg.connect(url)
         try:
-            with pytest.raises(asyncpg.InterfaceError) as found:
+            with pytest.raises((asyncpg.InterfaceError, asyncpg.PostgresError)) as found:
                 await use(connection)
             return found.value
         finally:
@@ -46,9 +61,13 @@ def raised(url: str, use: Use) -> BaseException:
     return asyncio.run(work())
 
 
-@pytest.mark.parametrize("use", [closed, closed_in_a_transaction])
+@pytest.mark.parametrize("use", [closed, closed_in_a_transaction, left_open, read_only])
 def test_a_connection_that_has_ended_is_a_store_that_is_away(postgres: str, use: Use) -> None:
     assert isinstance(classify(raised(postgres, use)), StoreAway)
+
+
+def test_a_statement_that_was_broken_off_is_tried_again(postgres: str) -> None:
+    assert isinstance(classify(raised(postgres, broken_off)), Contended)
 
 
 @pytest.mark.parametrize("use", [two_at_once, too_few])

@@ -19,9 +19,9 @@ import pytest
 
 from muster.client.api import patiently
 from patience import PATIENCE_S, until
-from postgres_databases import at, run_sql
+from postgres_databases import USER, at, run_sql
 from real_servers import FAST, Running, own_folder, run_postgres, start_postgres
-from several_servers import QUICK, FarWorkers, Servers, several
+from several_servers import QUICK, FarWorkers, Servers, at_once, several
 
 
 @pytest.fixture
@@ -178,3 +178,48 @@ def test_a_database_that_stands_still_for_longer_than_a_lease_costs_no_attempt(
         still_held(worker, held)
         ending.set()
         beating.join()
+
+
+def test_statements_that_somebody_breaks_off_end_no_server(postgres_database: str, tmp_path: Path) -> None:
+    """By pg_cancel_backend, or a statement_timeout: each of them is tried again."""
+    own = at(postgres_database, postgres_database.rpartition("/")[2], USER)
+    with several(tmp_path, own, 2) as servers:
+        over = threading.Event()
+
+        async def break_off() -> int:
+            connection, times = await asyncpg.connect(postgres_database), 0
+            try:
+                while not over.is_set():
+                    times += len(await connection.fetch(BREAK_OFF))
+                    await asyncio.sleep(0.03)
+            finally:
+                await connection.close()
+            return times
+
+        def enqueue() -> int:
+            try:
+                for number in range(150):
+                    body = {"title": "t", "plan": "p", "key": f"k{number}", "idempotencyKey": f"{number}"}
+
+                    def post(body: dict[str, str] = body, at: int = number % 2) -> Any:
+                        with contextlib.closing(servers.api(servers.every[at])) as api:
+                            return api.post("/api/v1/agent-tasks", body)
+
+                    patiently(post, PATIENCE_S)
+            finally:
+                over.set()
+            return 0
+
+        broken_off, _ = at_once([lambda: asyncio.run(break_off()), enqueue])
+        assert broken_off > 5, "or this has shown nothing"
+        for server in servers.every:
+            until(server.ready, "it takes work again")
+        with contextlib.closing(servers.api(servers.every[0])) as api:
+            tasks = api.get("/api/v1/agent-tasks", {"plan": "p", "limit": 1000})
+        assert sorted(task["key"] for task in tasks) == sorted(f"k{number}" for number in range(150))
+
+
+BREAK_OFF = """
+SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND state = 'active'
+"""

@@ -115,6 +115,10 @@ async def _server(asked: _Asked) -> list[Check]:
     if await asked.plain.fetchval("SELECT pg_is_in_recovery()"):
         fix = "name the primary in the address (target_session_attrs=read-write finds it among several hosts)"
         return [Check("PostgreSQL", False, "a standby, which takes no writes", fix)]
+    if await asked.own.fetchval("SHOW transaction_read_only") == "on":
+        user, database = await asked.row("who")
+        fix = f"ALTER DATABASE {database} RESET default_transaction_read_only; and the same for ROLE {user}"
+        return [Check("PostgreSQL", False, "every transaction is read-only, so it takes no writes", fix)]
     return [Check("PostgreSQL", True, f"{version.major}.{version.micro}")]
 
 

@@ -20,6 +20,7 @@ _CONTENDED = (
     asyncpg.SerializationError,
     asyncpg.DeadlockDetectedError,
     asyncpg.LockNotAvailableError,
+    asyncpg.QueryCanceledError,
 )
 RACES = frozenset(
     {
@@ -37,17 +38,17 @@ LATE = "MU001"
 _DAMAGED = (asyncpg.DataCorruptedError, asyncpg.IndexCorruptedError)
 _AWAY = (
     asyncpg.PostgresConnectionError,
-    asyncpg.CannotConnectNowError,
-    asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.PostgresSystemError,
     asyncpg.IdleInTransactionSessionTimeoutError,
-    asyncpg.TooManyConnectionsError,
+    asyncpg.TransactionTimeoutError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.InternalClientError,
     OSError,
     TimeoutError,
 )
-"""The server is down, starts, ends, has been failed over, or has no room for one more connection."""
+"""The server is down, starts, ends, has been failed over, has no room for one more connection, or cannot read."""
 _ENDED = ("is closed", "is closing", "has been released back to the pool")
 """How it says that a connection has ended, or has broken while it was held."""
 _REFUSED = (
@@ -71,9 +72,7 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
         case asyncpg.UniqueViolationError() if error.constraint_name in RACES:
             return Contended(f"another server was faster ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _CONTENDED) or error.sqlstate == LATE:
-            locked = isinstance(error, asyncpg.LockNotAvailableError)
-            who = "somebody holds a lock that this needs" if locked else "another server was in the way"
-            return Contended(f"{who} ({error}); nothing was written", "try again")
+            return Contended(f"{_in_the_way(error)} ({error}); nothing was written", "try again")
         case asyncpg.DiskFullError():
             return StoreFull(
                 f"the disk of the database on {host} is full ({error}); nothing was written",
@@ -96,6 +95,15 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
         case _ if isinstance(error, _AWAY) or _is_closed(error):
             return _lost(error, committing=committing)
     return None
+
+
+def _in_the_way(error: asyncpg.PostgresError) -> str:
+    match error:
+        case asyncpg.LockNotAvailableError():
+            return "somebody holds a lock that this needs"
+        case asyncpg.QueryCanceledError():  # pg_cancel_backend, or a statement_timeout
+            return "PostgreSQL was told to break a statement off"
+    return "another server was in the way"
 
 
 def _is_closed(error: BaseException) -> bool:

@@ -78,7 +78,7 @@ class Flow:
 def _is_answer(error: Exception) -> bool:
     """Whether the database was there and free: it may refuse, and others may have been faster."""
     if isinstance(error, Contended):
-        return not isinstance(error.__cause__, asyncpg.LockNotAvailableError)
+        return not isinstance(error.__cause__, (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError))
     return not isinstance(error, Unavailable)
 
 
