@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from muster.model.commands import Spec
-from muster.model.edits import Change
+from muster.model.edits import Change, is_barrier
 from muster.model.fields import FILLED
 from muster.model.file_conflicts import Difference, FileChange, FileConflict
 from muster.model.plan_sync import UNPROVED
@@ -88,7 +88,10 @@ def done_otherwise(
         sorted(
             kept[change.key].id
             for change in changed
-            if change.fields and change.status is TaskStatus.COMPLETED and change.key not in by_settings
+            if change.fields
+            and change.status is TaskStatus.COMPLETED
+            and change.key not in by_settings
+            and not (kept[change.key].is_group or is_barrier(change.key))
         )
     )
 
