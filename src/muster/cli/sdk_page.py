@@ -20,7 +20,7 @@ MODULES: Mapping[str, str] = {
 }
 """In the order of the page."""
 NEAR: Mapping[str, tuple[str, ...]] = {
-    "options": ("TaskOptions", "FunctionOptions", "AgentOptions"),
+    "options": ("TaskOptions", "CallOptions", "FunctionOptions", "AgentOptions"),
     "context": ("Checkpoints",),
 }
 """What nobody imports, and everybody meets: what `**options` takes, what a property gives."""
