@@ -243,3 +243,21 @@ def test_a_run_does_not_end_before_an_edit_that_holds_its_last_task_is_taken_in(
         (folder / "go").touch()
         assert run.wait(PATIENCE_S) == 0
     assert (folder / "said").read_text() == "new\n"
+
+
+def test_a_run_of_an_open_box_whose_task_is_archived_has_not_done_all(folder: Path) -> None:
+    plan = folder / "plan.md"
+    other = "- [ ] B {#b}\n  echo b\n"
+    plan.write_text(f"# Plan\n{other}- [ ] A {{#a retries=0}}\n  exit 1\n")
+    assert muster(folder, "run", "plan.md").returncode == 5
+    whole = plan.read_text()
+    plan.write_text(f"# Plan\n{other}")
+    muster(folder, "plan", "add", "plan.md", "--update")
+    plan.write_text(whole)
+    again = muster(folder, "run", "plan.md")
+    assert again.returncode == 5, again.stdout + again.stderr
+    assert "plan/a  is archived, and its box is open: muster plan sync plan --status" in again.stdout
+    assert "Why " not in again.stdout
+    assert "a  added: it is archived, and was not done" in muster(folder, "plan", "sync", "plan").stdout
+    assert muster(folder, "plan", "sync", "plan", "--reject", "a").returncode == 0
+    assert muster(folder, "run", "plan.md").returncode == 0

@@ -10,6 +10,7 @@ from engine_rig import Rig, complete, fail
 from plan_world import PLAN, World
 
 from muster.engine.batch import drive
+from muster.model import commands as c
 from muster.model.errors import Conflict
 from muster.model.file_conflicts import FileConflict
 from muster.model.plan_sync import PlanSynced
@@ -76,6 +77,32 @@ def test_the_open_box_of_what_is_archived_and_done_is_told_until_it_is_answered(
     asyncio.run(archived.syncer.decide("p", False, ["d"], "ada"))
     archived.pass_s(40)
     assert archived.conflicts == {} and "[ ] Draw" in archived.text
+
+
+def test_a_box_that_was_taken_out_undone_and_comes_back_is_told(world: World) -> None:
+    world.rig.do(fail(world.claim("a"), ErrorKind.INVALID))
+    with_it, without = world.text, world.text.replace("- [ ] A {#a}\n", "").replace(" after=a", "")
+    world.write(text=without)
+    world.pass_s(40)
+    assert (world.statuses["a"], world.conflicts) == ("ARCHIVED", {})
+    world.write(text=with_it)
+    world.pass_s(40)
+    assert world.conflicts == {
+        "a": "added: it is archived, and was not done: give it another id to have it tried again"
+    }
+    asyncio.run(world.syncer.decide("p", False, ["a"], "ada"))
+    world.restart()
+    world.pass_s(40)
+    assert "a" not in world.conflicts
+
+
+def test_the_box_of_what_a_person_has_put_away_undone_is_nobodys_new_work(world: World) -> None:
+    world.rig.do(fail(world.claim("a"), ErrorKind.INVALID))
+    world.rig.do(c.Archive(task_id=world.rig.id("a"), actor="ada"))
+    world.write("] B", "] Bee")
+    world.pass_s(40)
+    assert (world.statuses["a"], world.conflicts) == ("ARCHIVED", {})
+    assert world.rig.views()["b"].title == "Bee"
 
 
 def test_a_box_that_may_be_renamed_is_not_accepted_and_named_for_plan_add(world: World) -> None:

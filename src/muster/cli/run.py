@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from muster.cli.plan_file import (
 )
 from muster.cli.plan_options import add_order, add_which
 from muster.cli.plan_order import unasked
-from muster.cli.plan_sync import tick_boxes
+from muster.cli.plan_sync import status_of, tick_boxes
 from muster.cli.task import what_next
 from muster.cli.trees import unseen_changes, where_agents_write, where_the_work_is
 from muster.cli.worker import worker_count
@@ -40,6 +41,7 @@ from muster.config.project import Project
 from muster.config.settings import Config, cores
 from muster.hosts.file_lock import holder
 from muster.model.errors import BadInput, MusterError, OwnerUnavailable, Unavailable, from_wire
+from muster.model.file_conflicts import FileChange
 from muster.model.json_value import Json
 from muster.model.states import CrewStatus, PauseReason
 from muster.model.wording import counted
@@ -333,6 +335,7 @@ class _Goal:
         for task in tasks:
             counts[task["state"]] = counts.get(task["state"], 0) + 1
         stuck = [task for task in tasks if task["status"] not in ("COMPLETED", "ARCHIVED", "CANCELLED")]
+        stuck += _open_again(api, self.name, tasks)
         left = [{"ref": ref_of(task), "status": task["status"], "why": task["why"]} for task in stuck]
         self._result |= {"counts": counts, "left": left}
         # What a person has cancelled is no failure, nor is what was done without all that its agent wanted to do.
@@ -361,5 +364,18 @@ class _Goal:
         if stuck:
             if plan["paused"]:
                 show.say(f"Paused   {paused_line(plan)}")
-            show.say(f"Why      muster task show {shell_word(ref_of(stuck[0]))}")
+            if stuck[0]["status"] != "ARCHIVED":
+                show.say(f"Why      muster task show {shell_word(ref_of(stuck[0]))}")
         return (EXIT_UNSUCCESSFUL, "unfinished") if stuck else (EXIT_OK, "done")
+
+
+def _open_again(api: Api, plan: str, tasks: Sequence[Json]) -> list[Json]:
+    """What was put away, and has an open box all the same, of which nobody has said that it stays so."""
+    put_away = {task["key"]: task for task in tasks if task["status"] == "ARCHIVED"}
+    if not put_away:
+        return []
+    found = api.get(plan_path(plan, "sync"))
+    open_boxes = {one["key"] for one in found["conflicts"] if one["kind"] == FileChange.ADDED}
+    open_boxes |= {key for key, kind, *_ in found["untaken"] if kind == FileChange.ADDED}
+    why = f"is archived, and its box is open: {status_of(plan)}"
+    return [{**put_away[key], "why": why} for key in sorted(open_boxes & put_away.keys())]

@@ -246,7 +246,7 @@ class PlanUpdater:
 
     def _take_out(self, view: View, task: Task, actor: str) -> None:
         if task.status in FINAL:
-            view.run(task.id, c.Archive(task_id=task.id, actor=actor))
+            view.run(task.id, c.Archive(task_id=task.id, actor=actor, removed=True))
         else:
             reason = "it is no longer in the plan file"
             view.run(task.id, c.Cancel(task_id=task.id, actor=actor, reason=reason, removed=True))

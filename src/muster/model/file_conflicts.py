@@ -15,6 +15,7 @@ from muster.model.edits import Doubt, KeptTask, is_barrier, why_kept
 from muster.model.errors import Conflict
 from muster.model.scalars import Count
 from muster.model.states import TaskStatus
+from muster.model.task import was_taken_out
 from muster.model.titles import titles_alike
 from muster.model.wording import OPEN_BELOW, task_name
 
@@ -94,10 +95,10 @@ def used_again(specs: Iterable[Spec], kept: Mapping[str, KeptTask]) -> dict[str,
         task = kept.get(key)
         if task is None or task.status is not TaskStatus.ARCHIVED or spec.done or is_barrier(key):
             continue
-        # What was put away undone, and stands there as it did, is nobody's new work.
+        # What a person has put away undone, and stands there as it did, is nobody's new work.
         if not titles_alike(spec.title, task.title):
             found[key] = f"{why_kept(task)}; that task was called {task.title!r}: other work needs another id"
-        elif task.worked:
+        elif task.worked or was_taken_out(task.error):  # the box has come back
             found[key] = why_kept(task)
     return found
 

@@ -36,12 +36,17 @@ from muster.model.states import (
 
 CANCELLED, REMOVED = "cancelled", "removed"
 """`Task.error` of a task that a person did not want begins with this, before who and why; a removed one was taken
-out of its plan file."""
+out of its plan file, where it had failed before with that error behind it."""
 
 
 def is_gone(status: TaskStatus, error: str) -> bool:
     """Its plan does not have it any more."""
     return status is TaskStatus.ARCHIVED or (status is TaskStatus.CANCELLED and error == REMOVED)
+
+
+def was_taken_out(error: str) -> bool:
+    """Undone, by its plan's file, and not by whoever put it away."""
+    return error.partition(":")[0] == REMOVED
 
 
 PERSON = "person"

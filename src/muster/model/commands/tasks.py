@@ -189,6 +189,9 @@ class Depend(PersonCommand, frozen=True, kw_only=True):
 class Archive(PersonCommand, frozen=True, kw_only=True):
     """An ended task goes out of sight."""
 
+    removed: bool = False
+    """It was taken out of its plan file."""
+
 
 class Cancel(PersonCommand, frozen=True, kw_only=True):
     reason: Text = ""

@@ -24,7 +24,7 @@ from muster.model.states import (
     StopAction,
     TaskStatus,
 )
-from muster.model.task import Attempt, Now, Task
+from muster.model.task import REMOVED, Attempt, Now, Task
 from muster.model.wording import EDITED_BOX, OTHERWISE, counted
 
 _FOR_ITS_FILE = {PauseReason.EDIT: EDITED_BOX, PauseReason.FILE: OTHERWISE}
@@ -260,6 +260,7 @@ def archive(task: Task, facts: Facts, command: c.Archive, now: Now) -> Decision:
         return Decision(task)
     if not task.final:
         raise IllegalMove(f"task {task.id} is {task.status}: only what has ended is archived")
-    return decided(
-        task, now, "archived", f"archived by {command.actor}", command.actor, status=TaskStatus.ARCHIVED
-    )
+    said, error = f"archived by {command.actor}", task.error
+    if command.removed and error:
+        error = f"{REMOVED}: {error}"
+    return decided(task, now, "archived", said, command.actor, status=TaskStatus.ARCHIVED, error=error)
