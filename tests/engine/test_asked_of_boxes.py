@@ -135,3 +135,11 @@ def test_a_task_that_is_not_to_be_completed_is_named_as_people_know_it(world: Wo
         accept(world, "a")
     assert refused.value.hint == "muster task pause p/a first"
     assert world.statuses["a"] == "RUNNING" and [*world.conflicts] == ["a"]
+
+
+def test_of_a_removed_box_whose_task_is_paused_it_is_said_what_each_answer_does(world: World) -> None:
+    world.rig.do(c.Pause(task_id=world.rig.id("c"), actor="ada"))
+    world.write("- [ ] C {#c after=a}\n", "")
+    world.pass_s(40)
+    told = "removed: it is paused: --accept takes it out of the plan, --reject keeps it"
+    assert world.conflicts["c"].startswith(told) and world.statuses["c"] == "PAUSED"

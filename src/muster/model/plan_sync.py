@@ -427,7 +427,7 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
     if one.kind in {FileChange.EDITED, FileChange.REMOVED} and facts.unwatched:
         return "it was changed before this crew watched the file"
     if one.kind is FileChange.REMOVED and status.get(one.key) is TaskStatus.PAUSED:
-        return "it is paused: where its box stands now, it would begin"
+        return PAUSED_OUT
     return _unproved(status[one.key], facts) if one.kind is FileChange.TICKED else ""
 
 
@@ -453,6 +453,9 @@ def _unproved(status: TaskStatus, facts: SyncFacts) -> str:
     return UNPROVED if status not in TICKABLE else ""
 
 
+PAUSED_OUT = (
+    "it is paused: --accept takes it out of the plan, --reject keeps it; its box elsewhere would begin"
+)
 UNPROVED = "an agent had it, or could write the file, when it was ticked, so that proves nothing"
 
 
