@@ -12,6 +12,8 @@ import pytest
 
 from muster.cli.output import Screen, clean
 from muster.model import commands as c
+from muster.model.people import THE_FILE
+from muster.model.states import PauseReason
 
 
 def test_status_says_who_works_and_what_needs_a_person(cli, owner):
@@ -355,3 +357,29 @@ def test_the_host_of_an_attempt_elsewhere_is_named(cli: Any, owner: Any) -> None
         assert (f"worker-0000000{number} at {host}" in shown) is (number == 1), shown
         told = json.loads(cli("api", "GET", f"/api/v1/agent-tasks/{job.task_id}/attempts").out)
         assert told[-1]["host"] == host
+
+
+def test_what_is_held_for_its_file_is_told_with_commands_that_work(cli: Any, owner: Any) -> None:
+    number = owner.tasks()["other"].id
+    owner.do(c.Pause(task_id=number, actor=THE_FILE, reason=PauseReason.FILE))
+    ran = cli("task", "resume", "billing/other")
+    assert (
+        ran.code == 6
+        and "muster plan sync billing --accept other, or --reject other to go on as it is" in ran.err
+    )
+    assert json.loads(cli("task", "show", "billing/other", "--json").out)["task"]["fix"] == (
+        "muster plan sync billing --status"
+    )
+    assert "muster plan sync billing --status\n" in cli("task", "show", "billing/other").out
+
+
+def test_a_question_that_somebody_else_has_answered_is_told_as_that(cli: Any, owner: Any) -> None:
+    owner.do(c.Enqueue(plan="more", source=None, tasks=(c.Spec(key="one", title="One"),), actor="ann"))
+    job = owner.claim("late")["one"]
+    owner.begin(job)
+    owner.do(c.Ask(task_id=job.task_id, epoch=1, question="red or blue?"))
+    assert cli("answer", "more/one", "blue").code == 0
+    late = cli("answer", "more/one", "red")
+    assert late.code == 6 and ": blue; it is PENDING; nothing was changed" in late.err
+    assert "more/one was answered already: " in late.err
+    assert "has asked nothing" in cli("answer", "billing/model", "red").err

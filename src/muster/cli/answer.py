@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from muster.cli.context import connect
+from muster.cli.context import Context, connect
 from muster.cli.task_actions import act_on, one, post, runs_it
 from muster.cli.waiting import ENDED, Waiting, add_waiting
-from muster.model.errors import BadInput
+from muster.client.api import task_path
+from muster.model.errors import BadInput, IllegalMove
+from muster.model.json_value import Json
+from muster.model.states import PauseReason
 
 TEXT_CHARS_MAX = 10_000
 
@@ -40,7 +43,23 @@ def run(args: argparse.Namespace) -> int:
         )
     with connect(args) as context:
         waiting, task = Waiting(args, context), one(context, args.ref)
-        act = post("answer", text=args.text, allow=args.allow, always=args.always)
+        send = post("answer", text=args.text, allow=args.allow, always=args.always)
+
+        def act(context: Context, task: Json) -> Json:
+            try:
+                return send(context, task)
+            except IllegalMove as error:
+                raise _answered(context, task["id"]) or error from None
+
         word = {None: "answered", True: "allowed", False: "denied"}[args.allow]
         said = f"{word}; it goes on with that{runs_it(context)}"
         return act_on(waiting, [task], "ready", act, lambda *_: said, alone=True)
+
+
+def _answered(context: Context, task_id: int) -> IllegalMove | None:
+    """What somebody else was faster with."""
+    detail = context.api.get(task_path(task_id))
+    said = [event["message"] for event in detail["events"] if event["event"] == "answered"]
+    if not said or detail["task"]["pausedReason"] == PauseReason.QUESTION:
+        return None
+    return IllegalMove(f"task {task_id} was answered already: {said[-1]}; it is {detail['task']['status']}")

@@ -313,7 +313,11 @@ def refused(error: MusterError, ref: str, task_id: int) -> MusterError:
     message = error.message.replace(f"task {number}", ref)
     if ref not in message:
         message = f"{ref}: {message}"
-    hint = error.hint.replace(number, shell_word(ref))
+    plan, _, key = ref.partition("/")
+    hint = error.hint.replace(number, shell_word(ref)).replace("sync PLAN", f"sync {shell_word(plan)}")
+    hint = hint.replace(
+        "--accept KEY, or --reject KEY", f"--accept {(key := shell_word(key))}, or --reject {key}"
+    )
     if isinstance(error, IllegalMove):
         message += "" if "nothing was changed" in message else "; nothing was changed"
         hint = hint or f"muster task show {shell_word(ref)}"

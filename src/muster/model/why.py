@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime, timedelta
+from shlex import quote
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from muster.model.spending import OWN_BUDGET, PLAN_BUDGET
 from muster.model.states import (
     ATTEMPT_OPEN,
     FINAL,
+    FOR_ITS_FILE,
     HELD,
     JUDGED,
     AttemptStatus,
@@ -167,7 +169,8 @@ def why(task: TaskView, facts: CrewFacts) -> str:
 
 def reason(task: TaskView, facts: CrewFacts) -> Reason:
     if task.status not in {TaskStatus.PENDING, TaskStatus.ABORTED}:
-        return Reason(_told(task, facts), asks_a_person(task.status, task.paused_reason))
+        asked = asks_a_person(task.status, task.paused_reason)
+        return Reason(_told(task, facts), asked, _file_first(task))
     found = _waiting(task, facts)
     if task.done_epoch is None:
         return found
@@ -243,6 +246,14 @@ def _paused(task: TaskView) -> str:
             return "a person is taking it over; `muster task resume` gives it back to its agent"
         case _:
             return "paused by a person"
+
+
+def _file_first(task: TaskView) -> str:
+    """The command for what waits only for its plan's file."""
+    if task.status is not TaskStatus.PAUSED or task.paused_reason not in FOR_ITS_FILE:
+        return ""
+    command = f"muster plan sync {quote(task.plan)}"
+    return f"{command} --status" if task.paused_reason is PauseReason.FILE else command
 
 
 def _over_budget(task: TaskView) -> str:
