@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from git_projects import commit_first, git, make_project
 
+from muster.cli.plan_changes import tell
 from muster_command import run_muster as muster
 from patience import until
 
@@ -199,10 +200,16 @@ def test_what_comes_with_a_checkout_waits(project: Project) -> None:
 def test_a_rejected_edit_stays_rejected_until_it_is_edited_again(project: Project) -> None:
     project.say("down", "--now")
     project.edit("First", "Primo")
+    before = project.say("plan", "sync", "plan", "--status")
+    assert "a  edited: not taken in yet; once a crew is up, its task is held until you say so" in before
     up = project.say("up", "--daemon")
     assert "Changed  plan: a in its file; held until you say so\nNext     muster plan sync plan" in up
     assert conflicts_of(project, "a") == {"a": "edited"} and project.status("a") == "PAUSED"
+    held = "what has not begun is held until"
+    assert f"{held} you say so" in project.say("plan", "add", "plan.md")
     project.say("plan", "sync", "plan", "--reject", "a")
+    added = project.say("plan", "add", "plan.md")
+    assert "Changed  a: title" in added and held not in added
     assert project.say("plan", "sync", "plan") == "plan  in step\n" and project.status("a") == "PENDING"
     assert "a  title" in project.say("plan", "diff", "plan.md")
     project.edit("Primo", "Erste")
@@ -222,7 +229,7 @@ def test_what_was_edited_while_no_crew_was_up_does_not_begin_with_its_old_text(p
     told = project.say("why", "plan/r0")
     assert "waits, because its box in the plan's file says otherwise" in told
     refused = muster(project.folder, "task", "resume", "plan/r0")
-    assert refused.returncode == 6 and "--reject KEY to go on as it is" in refused.stderr
+    assert refused.returncode == 6 and "--reject r0 to go on as it is" in refused.stderr
     project.say("plan", "sync", "plan", "--accept")
     for key in keys:
         project.becomes(key, "COMPLETED")
@@ -349,3 +356,30 @@ def test_what_a_merge_brings_waits_before_and_after_its_commit(project: Project)
     assert project.status("theirs") == "" and set(project.conflicts()) == {"theirs"}
     project.say("plan", "sync", "plan", "--accept", "theirs")
     project.becomes("theirs", "COMPLETED")
+
+
+@pytest.mark.parametrize(
+    ("standing", "told"),
+    [
+        (
+            {"conflicts": [{"key": "a"}], "untaken": []},
+            "         what has not begun is held until you say so",
+        ),
+        (
+            {"conflicts": [], "untaken": [["a", "edited", ""]]},
+            "         what has not begun is held until it is taken in",
+        ),
+        (
+            {"conflicts": [], "untaken": [["a", "edited", ""]], "unwatched": True},
+            "         what has not begun is held until you say so",
+        ),
+        ({"conflicts": [{"key": "b"}], "untaken": [["c", "added", ""]]}, "--update"),
+        (None, "--update"),
+    ],
+)
+def test_what_is_held_is_told_as_the_crew_has_it(standing: Any, told: str) -> None:
+    change = {"key": "a", "fields": ["title"], "kept": "", "status": "PENDING"}
+    diff = {"renamed": [], "changed": [change], "removed": [], "restored": []}
+    lines: list[str] = []
+    tell(diff, lines.append, applied=False, standing=lambda: standing)
+    assert told in lines[-1]

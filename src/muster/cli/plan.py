@@ -199,7 +199,7 @@ def _add(args: argparse.Namespace) -> int:
             return _end(waiting, added, lambda: _tell_update(added, Screen(args.color)))
         if args.json:
             return _end(waiting, added, lambda: None)
-        name = plan_file.tell_added(content, added, lambda text: print(clean(text), flush=True))
+        name = plan_file.tell_added(context.api, content, added, lambda text: print(clean(text), flush=True))
         if context.direct:
             run = ", or muster run with this plan," if given.path else ""
             print(f"Next     muster up{run} works on it")

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from muster.cli.output import clean, shell_word
-from muster.cli.plan_sync import few
+from muster.cli.plan_sync import ASKED_FIRST, few
 from muster.client.api import Api, plan_path
 from muster.model.errors import MusterError
 from muster.model.json_value import Json
-
-_KEPT = {"edited", "removed"}
-"""Kinds of differences that are asked about, where nobody has watched the file."""
 
 
 def changed_meanwhile(api: Api) -> Iterator[str]:
@@ -34,4 +31,4 @@ def _differing(found: Json) -> list[str]:
     waits = [(one["key"], one["kind"]) for one in found["conflicts"]]
     others = {*found["running"], *found["bySettings"]}
     differs = [(key, kind) for key, kind, *_ in found["untaken"] if key not in others]
-    return list(dict.fromkeys(key for key, kind in [*differs, *waits] if kind in _KEPT))
+    return list(dict.fromkeys(key for key, kind in [*differs, *waits] if kind in ASKED_FIRST))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from muster.cli.output import clean
+from muster.cli.plan_sync import asked_first
 from muster.client.api import Api
 from muster.model.errors import BadInput
 from muster.model.fields import ATTRIBUTES, FILLED
@@ -135,9 +136,11 @@ def _answer(question: str, known: Collection[str], words: Mapping[str, str]) -> 
             return said
 
 
-def tell(diff: Json, say: Callable[[str], None], *, applied: bool, watched: bool) -> None:
-    """What was found in an edited file, for people; `applied`: all of it was taken over.  A crew has an eye on a
-    file that is `watched`."""
+def tell(
+    diff: Json, say: Callable[[str], None], *, applied: bool, standing: Callable[[], Json | None]
+) -> None:
+    """What was found in an edited file, for people; `applied`: all of it was taken over.  `standing` is how the
+    plan and its file stand to each other; None where nobody watches a file."""
     _some("Renamed", (f"{one['was']} is {one['box']} now" for one in diff["renamed"]), say)
     changed = [one for one in diff["changed"] if not one["kept"]]
     _some("Changed", (f"{one['key']}: {fields_of(one)}" for one in changed), say)
@@ -160,8 +163,18 @@ def tell(diff: Json, say: Callable[[str], None], *, applied: bool, watched: bool
         _some("Back", (f"{key} was taken out before, and stays so" for key in diff["restored"]), say)
         say("         left as they are; --update makes the plan what its file says")
         edited = [one for one in changed if not FILLED.issuperset(one["fields"])]
-        if watched and any(one["status"] in _NOT_BEGUN for one in [*edited, *out]):
-            say("         what has not begun is held until you say so")
+        keys = {one["key"] for one in [*edited, *out] if one["status"] in _NOT_BEGUN}
+        if keys and (found := standing()) and (until := _held_until(keys, found)):
+            say(f"         what has not begun is held until {until}")
+
+
+def _held_until(keys: Collection[str], found: Json) -> str:
+    """Empty where a person has said already that these stay as they are."""
+    left = [(key, kind) for key, kind, *_ in found["untaken"] if key in keys]
+    asked = any(one["key"] in keys for one in found["conflicts"])
+    if asked or any(asked_first(found, kind) for _, kind in left):
+        return "you say so"
+    return "it is taken in" if left else ""
 
 
 def fields_of(change: Json) -> str:

@@ -314,12 +314,15 @@ def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
 def add_plan(api: Api, content: Json, say: Callable[[str], None], *, update: bool = False) -> str:
     """Adds what is new, with `update` changes what is otherwise now, and says what that was.  The plan's name."""
     added = api.post("/api/v1/plans/update" if update else "/api/v1/plans", content)
-    return tell_added(content, added, say, update=update)
+    return tell_added(api, content, added, say, update=update)
 
 
-def tell_added(content: Json, added: Json, say: Callable[[str], None], *, update: bool = False) -> str:
+def tell_added(
+    api: Api, content: Json, added: Json, say: Callable[[str], None], *, update: bool = False
+) -> str:
     """What an answer to `content` says.  The plan's name."""
     name: str = added["plan"]
+    way = plan_path(name, "sync")
     new, known = added["added"], added["existing"]
     say(f"Plan     {name}: {counted(new, 'task')} added, {known} there already")
     if new and not known and name != content["plan"]:
@@ -329,7 +332,8 @@ def tell_added(content: Json, added: Json, say: Callable[[str], None], *, update
     for line in unproved(added):
         say(f"         {line}")
     if "diff" in added:
-        tell(added["diff"], say, applied=update, watched=content["source"] is not None)
+        watched = content["source"] is not None
+        tell(added["diff"], say, applied=update, standing=lambda: api.get(way) if watched else None)
     return name
 
 

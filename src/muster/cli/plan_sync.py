@@ -25,6 +25,8 @@ EXIT_PART = 1
 NAMED_MAX = 5
 LOOK_BYTES_MAX = 100_000
 """How long a plan's file is at most that is compared only to say how it stands: some 2,000 tasks, in 0.3 s."""
+ASKED_FIRST = {"edited", "removed"}
+"""Kinds of differences that a crew asks about, where nobody has watched the file."""
 Named = Callable[[Context, str], str]
 """Finds the plan that is meant."""
 
@@ -84,7 +86,7 @@ def _show(found: Json, file: str, screen: Screen) -> None:
     for one in found["conflicts"]:
         screen.line(f"  {clean(one['key'])}  {one['kind']}: {clean(one['why'])}")
     for key, kind, *_ in found["untaken"]:
-        screen.line(f"  {clean(key)}  {kind}: {_yet(found, key)}")
+        screen.line(f"  {clean(key)}  {kind}: {_yet(found, key, kind)}")
     for key in found["edited"]:
         screen.line(f"  {clean(key)}  edited here; its box may say what it said before")
     if found["edited"]:
@@ -97,12 +99,19 @@ def _show(found: Json, file: str, screen: Screen) -> None:
         _show_ways(found["conflicts"], f"muster plan sync {shell_word(found['plan'])}", file, screen)
 
 
-def _yet(found: Json, key: str) -> str:
+def asked_first(found: Json, kind: str) -> bool:
+    """Whether such a change that is not taken in yet is asked about, because nobody has watched the file."""
+    return bool(found.get("unwatched")) and kind in ASKED_FIRST
+
+
+def _yet(found: Json, key: str, kind: str) -> str:
     """When what differs is taken in."""
     if key in found["running"]:
         return "taken in once its task no longer runs, unless it is done by then"
     if key in found["bySettings"]:
         return "by other settings; taken in soon"
+    if asked_first(found, kind):
+        return "not taken in yet; once a crew is up, its task is held until you say so"
     return "not taken in yet" + (", perhaps behind what is asked above" if found["conflicts"] else "")
 
 

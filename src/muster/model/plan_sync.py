@@ -117,6 +117,8 @@ class PlanSynced(Answer, frozen=True, kw_only=True):
     """Keys of what is untaken for as long as its task runs."""
     by_settings: tuple[str, ...] = ()
     """Keys of what is untaken and was not edited: the settings say otherwise by now."""
+    unwatched: bool = False
+    """Nobody has watched the file: of what is untaken, a crew asks about what was edited or removed."""
     waits: str = ""
     """Why boxes of completed tasks are not ticked yet, or which; empty where all are."""
     edited: tuple[str, ...] = ()
@@ -135,6 +137,8 @@ class Untaken(NamedTuple):
     """Why nothing but boxes was compared."""
     waiting: tuple[FileConflict, ...] = ()
     """What is asked about by then."""
+    unwatched: bool = False
+    """As `PlanSynced.unwatched`."""
 
 
 def kept_standing(plan: str, state: SyncState, tasks: Collection[KeptTask] | None = None) -> PlanSynced:

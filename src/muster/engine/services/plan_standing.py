@@ -25,7 +25,7 @@ async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> Pla
     refused = any(one.why == found.problem for one in left.waiting)
     problem = left.problem or (found.problem if refused else "")
     # A look in between may have made questions of what differed when `found` was read.
-    found = replace(found, conflicts=left.waiting, problem=problem)
+    found = replace(found, conflicts=left.waiting, problem=problem, unwatched=left.unwatched)
     return replace(found, untaken=left.differences, running=left.running, by_settings=left.by_settings)
 
 

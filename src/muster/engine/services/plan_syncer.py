@@ -475,7 +475,7 @@ class PlanSyncer(WorkspaceService):
         async with self._ticker.lock:
             state = await self._reads.sync_state(plan.id)
             compared = await self._compare(plan, state)
-        return compared.without(state)
+        return compared.without(state)._replace(unwatched=self._known[plan.id].seen_ms is None)
 
     async def rewrite(self, name: str) -> str:
         """Ticks the box of each completed task, also where a person has cleared it; why some wait."""
