@@ -428,3 +428,35 @@ def test_a_file_without_a_digest_says_nothing_of_what_it_was(
     assert held(world) == {"a"}
     world.pass_s(3)
     assert set(world.conflicts) == {"a"}
+
+
+CONFLICTED = "<<<<<<< HEAD\n- [ ] Mine {#a}\n%s=======\n- [ ] Theirs {#a}\n>>>>>>> other\n"
+
+
+@pytest.mark.parametrize("base", ["", "||||||| 1a2b3c\n- [ ] A {#a}\n"])
+def test_what_stands_between_the_markers_of_a_conflict_is_not_begun(world: World, base: str) -> None:
+    world.head = None
+    world.write("- [ ] A {#a}\n", CONFLICTED % base)
+    world.pass_s(40)
+    assert held(world) == {"a"}
+    assert [job.key for job in world.rig.started(slots=9)] == ["b"]
+    world.restart()
+    world.pass_s(5)
+    assert held(world) == {"a"}
+    world.write(text=TWO)
+    world.head = "h2"
+    world.pass_s(40)
+    assert held(world) == set() and [job.key for job in world.rig.started(slots=9)] == ["a"]
+
+
+def test_what_only_one_side_of_a_conflict_has_changed_is_held_until_that_is_answered(world: World) -> None:
+    world.head = None
+    world.write(
+        "- [ ] A {#a}\n", "<<<<<<< HEAD\n- [ ] A {#a}\n=======\n- [ ] C {#a}\n>>>>>>> x\n", "] B", "] Bee"
+    )
+    world.pass_s(40)
+    assert held(world) == {"a", "b"} and not world.rig.started(slots=9)
+    world.write(text=TWO.replace("] A", "] C"))
+    world.pass_s(40)
+    assert held(world) == {"a"}
+    assert world.conflicts == {"a": "edited: git was at work at the same time"}

@@ -57,7 +57,8 @@ class TooLarge(BadInput):
 
 
 class BadPlan(BadInput):
-    pass
+    sides: tuple[bytes, ...] = ()
+    """Where git has left a conflict: all of it, as each side would have it."""
 
 
 class BadConfig(BadInput):

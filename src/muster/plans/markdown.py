@@ -185,7 +185,11 @@ def marked(text: str, marks: Mapping[int, str]) -> bytes:
     return "".join([*pieces, text[end:]]).encode(errors="surrogateescape")
 
 
-_CONFLICT = re.compile(rb"^<{7}(?: .*)?\r?\n(?:.*\n)*?={7}\r?\n(?:.*\n)*?>{7}(?: |\r?$)", re.MULTILINE)
+_CONFLICT = re.compile(
+    rb"^<{7}(?: .*|\r)?\n((?:.*\n)*?)(?:\|{7}(?: .*|\r)?\n(?:.*\n)*?)?={7}\r?\n((?:.*\n)*?)>{7}(?: .*|\r)?$\n?",
+    re.MULTILINE,
+)
+"""With what either side has there."""
 
 
 def decode(data: bytes, file: str) -> str:
@@ -194,10 +198,12 @@ def decode(data: bytes, file: str) -> str:
     try:
         if b"<<<<<<<" in data and (found := _CONFLICT.search(data)):
             line = data.count(b"\n", 0, found.start()) + 1
-            raise BadPlan(
+            error = BadPlan(
                 f"{file}:{line}: git has left a conflict there; nothing of the file is taken in or ticked",
                 "Keep what is right between <<<<<<< and >>>>>>>, without these lines, and save the file.",
             )
+            error.sides = tuple(_CONFLICT.sub(rb"\%d" % side, data) for side in (1, 2))
+            raise error
         return data.decode()
     except UnicodeDecodeError as error:
         line = len(re.findall(rb"\r\n|\r|\n", data[: error.start])) + 1

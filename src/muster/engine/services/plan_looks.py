@@ -71,6 +71,16 @@ def listed(keys: Iterable[str]) -> str:
     return ", ".join(named[:20]) + more
 
 
+class Glance(NamedTuple):
+    """At a file that is not read."""
+
+    mark: Mark | None
+    ours: bool
+    """Only we have changed it."""
+    head: str | None
+    """Where its checkout stands."""
+
+
 @dataclass
 class KnownFile:
     """What was seen of one file."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,6 +18,7 @@ from muster.engine.services.plan_looks import (
     GONE_S,
     Compared,
     FileRules,
+    Glance,
     KnownFile,
     done_of,
     file_gone,
@@ -25,6 +26,7 @@ from muster.engine.services.plan_looks import (
     listed,
     read_there,
 )
+from muster.engine.services.plan_sides import held_between
 from muster.engine.services.ticker import Ticker, rest_s
 from muster.model.edited_elsewhere import Edited, agreed, edited_in_both, without_edited
 from muster.model.edits import BoxName, UpdatePlan, compare, is_barrier
@@ -61,16 +63,6 @@ log = logging.getLogger(__name__)
 _NONE: Edited = {}
 STEP_S = 0.05
 """It never looks more often."""
-
-
-class _Glance(NamedTuple):
-    """At a file that is not read."""
-
-    mark: Mark | None
-    ours: bool
-    """Only we have changed it."""
-    head: str | None
-    """Where its checkout stands."""
 
 
 HOLD_S = 0.2
@@ -158,15 +150,15 @@ class PlanSyncer(WorkspaceService):
                 self._looked()
                 self._looked = None
 
-    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[_Glance]:
+    def _glance(self, asked: list[tuple[str, Mark | None]]) -> list[Glance]:
         """In a thread: a disk may be away."""
         sources = [source for source, _ in asked]
         if sources != self._followed:
             self._follow(sources)
             self._followed = sources
-        return [_Glance(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
+        return [Glance(*self._files.glance(source, mark), self._head_of(source)) for source, mark in asked]
 
-    async def _consider(self, plan: Plan, known: KnownFile, glance: _Glance, now_ms: int, event: int) -> None:
+    async def _consider(self, plan: Plan, known: KnownFile, glance: Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
         if known.redoes and event != known.event:
             known.waits |= bool((await self._reads.sync_state(plan.id)).otherwise)  # it is to be done again
@@ -262,7 +254,13 @@ class PlanSyncer(WorkspaceService):
             state = await self._reads.sync_state(plan.id)
             try:
                 compared = await self._compare(plan, state)
-            except (BadPlan, OSError):
+            except (BadPlan, OSError) as error:
+                names = await self._reads.box_names(plan.id)
+                held = await held_between(
+                    error, state, lambda side: self._compare_all(plan, side, names, state)
+                )
+                if held is not None:
+                    await self._keep(plan, state, held=held)
                 return False  # the next look tells
             if compared.problem:
                 return False

@@ -1,0 +1,25 @@
+"""What is held while git's conflict markers stand in a plan's file, which cannot be read as a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from muster.engine.services.plan_looks import Compared
+from muster.model.errors import BadPlan
+from muster.model.held_back import lets_begin
+from muster.model.plan_sync import SyncState
+from muster.model.states import PauseReason
+from muster.ports.files import PlanBytes
+
+
+async def held_between(
+    error: BadPlan | OSError, state: SyncState, compare: Callable[[PlanBytes], Awaitable[Compared]]
+) -> dict[int, PauseReason] | None:
+    """What was held, and what either side of the conflict says otherwise; None where that is all held already."""
+    held, begins = dict(state.otherwise), False
+    for data in error.sides if isinstance(error, BadPlan) else ():
+        side = PlanBytes(data, (0, 0, 0), written=False, text="", boxes={}, restored=False)
+        compared = await compare(side)
+        held |= dict.fromkeys(compared.otherwise(state, state.conflicts, compared.found), PauseReason.FILE)
+        begins = begins or lets_begin(held, compared.kept)
+    return held if begins or held != state.otherwise else None
