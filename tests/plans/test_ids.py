@@ -49,6 +49,12 @@ def test_ids_are_written_and_every_other_byte_stays():
     assert with_ids(written, "plan.md") == (written, [])
 
 
+def test_an_id_is_no_word_of_a_page_template():
+    written, _ = with_ids(b"# P\n\n- [ ] Unless\n- [ ] If\n- [ ] Else\n", "plan.md")
+    assert written.decode() == "# P\n\n- [ ] Unless {#unless-2}\n- [ ] If {#if-2}\n- [ ] Else {#else}\n"
+    assert [task.key for task in parse(written.decode(), "plan.md").tasks] == ["unless-2", "if-2", "else"]
+
+
 def test_ten_thousand_ids_are_written():
     text = "# Big\n" + "".join(f"- [ ] Task number {number}\n" for number in range(10_000))
     began = time.process_time()

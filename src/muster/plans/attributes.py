@@ -27,7 +27,7 @@ _BARE_AFTER = re.compile(r"(?:^|[ \t])(\(?\[?after=[\w./,#-]+[\])}]*)[.;]?$")
 _TOKEN = re.compile(r'[ \t]*(?:#([^ \t]*)|([A-Za-z_][\w-]*)=(?:"([^"]*)"(?=[ \t]|\Z)|([^ \t]*))|([^ \t]+))')
 _USUAL = re.compile(r"\{(?:#|[a-z-]+=)[^ \t\"{}]+(?:[ \t]+[a-z-]+=[^ \t\"{}]+)*\}\Z")
 """Most of what there is; to look at it more closely takes three times as long."""
-_TEMPLATE = frozenset({"if", "each", "await", "unless", "snippet"})
+TEMPLATE = frozenset({"if", "each", "await", "unless", "snippet"})
 """Words behind a `#` that begin a block of a page template (`{#each}`), and are no ids."""
 
 
@@ -69,7 +69,7 @@ def split(text: str, place: tuple[int, int], problems: Problems, doubts: Problem
         and "`" not in text
     ):
         inner_text = text[start + 1 : -1]
-        if inner_text[1:] not in _TEMPLATE and (
+        if inner_text[1:] not in TEMPLATE and (
             inner_text[0] == "#" or inner_text.partition("=")[0] in ATTRIBUTES
         ):
             return text[:start].rstrip(), _read(inner_text, line, problems)
@@ -134,7 +134,7 @@ def _reading(group: _Group) -> _Read | None:
     names = [name for _, name, *_ in _TOKEN.findall(inner) if name]
     known = [name for name in names if name in ATTRIBUTES]
     others = bool(names) and not known and not ids and not any(near(name, ATTRIBUTES) for name in names)
-    if not meant or others or (not names and ids[:1] and ids[0] in _TEMPLATE):
+    if not meant or others or (not names and ids[:1] and ids[0] in TEMPLATE):
         return None
     if alone and group.closed:
         return _Read(inner, told=bool(group.behind.strip()))

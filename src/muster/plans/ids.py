@@ -32,7 +32,7 @@ def with_ids(data: bytes, file: str) -> tuple[bytes, list[NewId]]:
         problems.raise_all()
     # What others are called by now stays theirs, or an `after=` would mean another task.
     called = Counter(name for draft in drafts for name in {draft.key, *draft.aliases})
-    taken = set(called)
+    taken = {*called, *attributes.TEMPLATE}
     pieces: list[str] = []
     end = 0
     new: list[NewId] = []
@@ -40,7 +40,7 @@ def with_ids(data: bytes, file: str) -> tuple[bytes, list[NewId]]:
         if draft.named:
             continue
         own = {name for name in {draft.key, *draft.aliases} if called[name] == 1}
-        taken -= own
+        taken -= own - attributes.TEMPLATE
         name = free_name(short_slug(draft.title), taken)
         taken |= {name, *own}
         begin = text.index(draft.box.text, draft.box.offset)
