@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,6 +38,50 @@ def test_nothing_happens_but_when_the_test_works(muster_kit: muster.MusterKit):
     assert muster_kit.work() == 0
     muster_kit.advance("10m")
     assert muster_kit.work() == 1 and handle.result(0) == 8
+
+
+def test_who_waits_for_what_only_the_test_can_do_is_told_at_once(muster_kit: muster.MusterKit):
+    app = muster.App("shop")
+
+    @app.task
+    def price(n: int) -> int:
+        return n * 3
+
+    @app.task
+    def prices() -> int:
+        return price.enqueue(1).result()
+
+    muster_kit.use(app)
+    handle = price.enqueue(2)
+    for wait in (handle.result, lambda: handle.result("1h"), lambda: list(handle.events())):
+        with pytest.raises(WaitTimeout, match=r"until the test calls muster_kit\.work\(\)"):
+            wait()
+
+    async def waits() -> int:
+        return await (await price.enqueue_async(3)).result()
+
+    with pytest.raises(WaitTimeout, match=r"muster_kit\.work"):
+        asyncio.run(waits())
+    outer = prices.with_options(retries=0).enqueue()
+    muster_kit.work()
+    assert handle.result() == 6
+    with pytest.raises(muster.TaskFailed, match=r"muster_kit\.work"):
+        outer.result()
+
+
+def test_a_thread_of_the_program_may_wait_for_what_the_test_does(muster_kit: muster.MusterKit):
+    app = muster.App("shop")
+
+    @app.task
+    def price(n: int) -> int:
+        return n * 3
+
+    muster_kit.use(app)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(price.enqueue(2).result, "1m")
+        time.sleep(0.1)
+        muster_kit.work()
+        assert waiting.result() == 6
 
 
 def test_delays_and_limits_pass_in_no_time(muster_kit: muster.MusterKit):

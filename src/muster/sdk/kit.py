@@ -13,18 +13,21 @@ from typing import Any, Self
 
 from muster.app.embedded import EmbeddedOwner
 from muster.app.settings import load_config
+from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.durations import parse_duration
+from muster.model.errors import WaitTimeout
 from muster.model.states import ErrorKind
 from muster.runtimes.chance import SystemChance
 from muster.sdk.app import App
+from muster.sdk.attempt import CURRENT
 from muster.sdk.client import Client
 from muster.sdk.errors import GiveUp
 from muster.sdk.function_worker import FunctionWorker
-from muster.sdk.links import EMBEDDED, ProjectLink, registration_of
+from muster.sdk.links import EMBEDDED, WAIT, ProjectLink, registration_of
 from muster.sdk.schedules import Schedules
 from muster.sdk.values import encode
 from muster.testing.virtual_clock import TICK_S, VirtualClock
@@ -36,6 +39,38 @@ WORK_MAX = 10_000
 
 class Question(Exception):
     """As a reply: the agent asks a person, and its task is paused for the answer."""
+
+
+class _KitOwner(EmbeddedOwner):
+    """Who waits in the thread that would call `work()` is told so at once: it would wait without end."""
+
+    tests_thread: int
+
+    def request(self, asked: ClientRequest) -> tuple[int, bytes]:
+        return self._told(*super().request(self._at_once(asked)), asked)
+
+    async def request_async(self, asked: ClientRequest) -> tuple[int, bytes]:
+        return self._told(*await super().request_async(self._at_once(asked)), asked)
+
+    def _waits(self, asked: ClientRequest) -> bool:
+        """For news.  Another thread may wait for what the test is to do, unless it runs a task."""
+        here = threading.get_ident() == self.tests_thread or CURRENT.get() is not None
+        return here and asked.target.startswith("/api/v1/events?") and WAIT.search(asked.target) is not None
+
+    def _at_once(self, asked: ClientRequest) -> ClientRequest:
+        if not self._waits(asked):
+            return asked
+        return ClientRequest(
+            asked.method, WAIT.sub(r"\g<1>0", asked.target), asked.body, asked.headers, reply_s=asked.reply_s
+        )
+
+    def _told(self, status: int, data: bytes, asked: ClientRequest) -> tuple[int, bytes]:
+        if data == b"[]" and self._waits(asked):
+            raise WaitTimeout(
+                "what is waited for has not happened, and nothing does until the test calls muster_kit.work()",
+                "call muster_kit.work() first, and muster_kit.advance() for what is due later",
+            )
+        return status, data
 
 
 class MusterKit:
@@ -53,7 +88,8 @@ class MusterKit:
     def __enter__(self) -> Self:
         project = Project(self.folder)
         self._clock = VirtualClock(LocalHost().boot_id)
-        self._owner = EmbeddedOwner.begin(project, load_config(self.folder), clock=self._clock)
+        self._owner = _KitOwner.begin(project, load_config(self.folder), clock=self._clock)
+        self._owner.tests_thread = threading.get_ident()
         self._stack.enter_context(self._owner)
         EMBEDDED[project.folder] = self._owner
         self._stack.callback(EMBEDDED.pop, project.folder, None)

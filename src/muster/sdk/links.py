@@ -47,7 +47,8 @@ _AGAIN_FIRST_S = 0.2
 _AGAIN_MOST_S = 2.0
 _FULL = 429
 _AGAIN_STATUSES = frozenset({_FULL, 502, 503, 504})
-_WAIT = re.compile(r"([?&]wait=)[^&]*")
+WAIT = re.compile(r"([?&]wait=)[^&]*")
+"""In the target of a request: how long its answer may be held."""
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
 """By folder, the owners of this process."""
@@ -220,7 +221,7 @@ class ProjectLink:
 
     def _alone(self, asked: ClientRequest) -> tuple[int, bytes]:
         """Nothing happens while nobody is up, so nothing is waited for with the store held."""
-        target, held = _WAIT.subn(r"\g<1>0", asked.target)
+        target, held = WAIT.subn(r"\g<1>0", asked.target)
         with direct(self.project) as owner:
             answer = owner.request(ClientRequest(asked.method, target, asked.body, asked.headers))
         if held:
