@@ -259,6 +259,17 @@ def test_a_function_that_hears_nothing_is_interrupted_when_its_time_is_over(app:
     assert told.value.attempts[0].error_kind is ErrorKind.TIMEOUT
 
 
+def test_what_a_function_returns_after_its_time_does_not_count(app: muster.App):
+    @app.task(timeout="1s", retries=0)
+    def late() -> int:
+        time.sleep(1.2)
+        return 1
+
+    with app.running(), pytest.raises(muster.TaskFailed, match="longer than 1 s") as told:
+        late.enqueue().result(PATIENCE_S)
+    assert told.value.attempts[0].error_kind is ErrorKind.TIMEOUT
+
+
 def test_a_pause_keeps_what_was_done(app: muster.App):
     begun, go_on = threading.Event(), threading.Event()
 

@@ -308,6 +308,8 @@ class FunctionWorker(Holder):
             return _told_failed(job, ErrorKind.OUT_OF_MEMORY, error)
         except BaseException as error:  # also what `except Exception` lets through: it is the function's own
             return _told_failed(job, ErrorKind.CRASH, error)
+        if attempt.timed_out:  # as a command, which would have been killed: it may have waited in C
+            return self._stopped(job, attempt)
         return [c.Complete(**_named(job), result=text, exit_code=0)]
 
     def _result(

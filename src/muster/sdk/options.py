@@ -27,7 +27,7 @@ class TaskOptions(TypedDict, total=False):
     retries: int
     """Tries after the first one; else as in the settings, like the timeout."""
     timeout: Time
-    """How long one attempt may take."""
+    """How long one attempt may take.  A function that returns later has failed, and is interrupted 5 s later."""
     delay: Time
     """No attempt begins before it is over."""
     not_before: datetime
