@@ -11,6 +11,7 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,10 +121,17 @@ def test_no_step_has_a_nul_in_its_name(app: muster.App):
     async def build_async(ctx: muster.AsyncTaskContext) -> None:
         await ctx.step("a\0b", ran.append, "b")
 
+    @app.task
+    def nameless(ctx: muster.TaskContext, name: Any) -> None:
+        ctx.step(name, ran.append, "b")
+
     with app.running():
         for task in (build, build_async):
             with pytest.raises(muster.TaskFailed, match="NUL character; it was not run"):
                 task.enqueue().result(PATIENCE_S)
+        for name in ("", 7):
+            with pytest.raises(muster.TaskFailed, match=f"no step can be called {name!r}"):
+                nameless.enqueue(name).result(PATIENCE_S)
     assert ran == ["a"]
 
 
@@ -453,7 +461,9 @@ def test_a_function_that_stops_by_itself_has_failed(app: muster.App):
     assert len(ran) == 1
 
 
-@pytest.mark.parametrize(("concurrency", "batch"), [(0, 1), (1, 0), (20, 100), (1, -1)])
+@pytest.mark.parametrize(
+    ("concurrency", "batch"), [(0, 1), (1, 0), (20, 100), (1, -1), ("a", 1), (2, 1.5), (1.5, "a")]
+)
 def test_what_a_worker_cannot_hold_is_refused_at_once(app: muster.App, concurrency: int, batch: int):
     @app.task
     def noop() -> None: ...

@@ -15,7 +15,7 @@ import pytest
 from quick_retries import SETTINGS
 
 import muster
-from muster.model.errors import Conflict, NotFound
+from muster.model.errors import BadInput, Conflict, NotFound
 from muster.sdk.task_queue import QueueStatus, QueueTask, TaskQueue, TaskTool
 from patience import PATIENCE_S
 
@@ -34,6 +34,21 @@ def queued(folder: Path, story: Callable[[TaskQueue], Awaitable[None]]) -> None:
 
 def prompt(text: str, **more: Any) -> QueueTask:
     return QueueTask(prompt=text, subagent_type="researcher", **more)
+
+
+def test_what_cannot_be_is_refused_in_words(tmp_path: Path):
+    async def story(queue: TaskQueue) -> None:
+        await queue.enqueue(prompt("find it"))
+        with pytest.raises(BadInput, match="priority is 'high'"):
+            await queue.enqueue(prompt("find it", priority="high"))
+        with pytest.raises(BadInput, match="'bogus' is no status") as refused:
+            await queue.list_by_user("ada", status="bogus")
+        assert "stalled" in refused.value.hint
+        for time in (-1, "a", float("nan"), float("inf")):
+            with pytest.raises(BadInput, match="timeout_ms is"):
+                await queue.dequeue(uuid4(), timeout_ms=time)  # type: ignore[arg-type]
+
+    queued(tmp_path, story)
 
 
 def test_the_life_of_a_task(tmp_path: Path):

@@ -16,6 +16,7 @@ from muster.app.embedded import owner_ended
 from muster.model import commands as c
 from muster.model.agents import NAME_RULE, can_be_called
 from muster.model.commands.base import SLOTS_MAX
+from muster.model.durations import parse_duration
 from muster.model.errors import BadInput, MusterError
 from muster.runtimes.chance import SystemChance
 from muster.sdk.attempt import NAG_S
@@ -143,6 +144,7 @@ class App:
         self.tasks[name].with_options(idempotency_key=f"{self.name} {key}").enqueue()
 
     def _command(self, calls: Sequence[Call[Any]]) -> c.Enqueue:
+        _refuse_others(calls)
         specs = tuple(call.spec for call in calls)
         if len(set(map(id, specs))) < len(specs):
             _refuse_again(calls)
@@ -159,6 +161,7 @@ class App:
         The owner that is up hands out the work; where none is, this process is it (`embedded`: whether it is
         to be in any case).
         """
+        stop_s = _seconds("stop_s", stop_s)
         with contextlib.ExitStack() as stack:
             if embedded is not False:
                 stack.enter_context(self.owning() if embedded else Owned(self.link.project))
@@ -191,14 +194,13 @@ class App:
     def _worker(self, concurrency: int, batch: int) -> FunctionWorker:
         if not self.tasks:
             raise BadInput(f"app {self.name} has no tasks", "decorate a function with @app.task")
-        for name, number in (
-            ("concurrency", concurrency),
-            ("batch", batch),
-            ("both together", concurrency * batch),
-        ):
-            if not 1 <= number <= SLOTS_MAX:
+        given = {"concurrency": concurrency, "batch": batch}
+        if all(isinstance(number, int) for number in given.values()):
+            given["both together"] = concurrency * batch
+        for name, number in given.items():
+            if not isinstance(number, int) or not 1 <= number <= SLOTS_MAX:
                 raise BadInput(
-                    f"{name} cannot be {number}; nothing was begun",
+                    f"{name} cannot be {number!r}; nothing was begun",
                     f"concurrency times batch is 1 to {SLOTS_MAX}: so many tasks a worker may hold",
                 )
         for task in self.tasks.values():
@@ -209,6 +211,27 @@ class App:
         crew = self.link.crew()
         return FunctionWorker(
             crew, SystemChance(), registration, self.tasks, batch=batch, orphan_grace_s=600.0
+        )
+
+
+def _seconds(name: str, given: float) -> float:
+    """Raises BadInput."""
+    try:
+        return parse_duration(given)
+    except BadInput as error:
+        raise BadInput(f"{name}: {error.message}; nothing was begun", error.hint) from None
+
+
+def _refuse_others(calls: object) -> None:
+    """Raises BadInput for what is no list of calls."""
+    given = calls if isinstance(calls, Sequence) else (calls,)
+    wrong = next((one for one in given if given is not calls or not isinstance(one, Call)), None)
+    if wrong is not None:
+        task = wrong if isinstance(wrong, AppTask) else getattr(wrong, "task", None)
+        name = task.name if isinstance(task, AppTask) else "TASK"
+        raise BadInput(
+            f"app.enqueue takes a list of calls, and {wrong!r:.100} is none; nothing was added",
+            f"write [{name}.call(...)]",
         )
 
 

@@ -135,6 +135,8 @@ class Attempting:
 
     def next_name(self, name: str) -> str:
         """Steps of one name are told apart by their order.  Raises BadInput."""
+        if not isinstance(name, str) or not name:
+            raise BadInput(f"no step can be called {name!r}; it was not run", "a text that says what it does")
         if "\0" in name:
             raise BadInput(f"step {name!r} holds a NUL character; it was not run", "another name")
         number = self._names[name] = self._names.get(name, 0) + 1

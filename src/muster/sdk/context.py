@@ -77,7 +77,10 @@ class TaskContext(_Common):
     def progress(
         self, done: float, total: float = 100, step: str | None = None, *, expected_at_ms: int | None = None
     ) -> None:
-        """`done` of `total`, and in a few words what it does now.  Raises TaskStopped if it is not ours."""
+        """`done` of `total`, 0 to 100 % of it, and in a few words what it does now.
+
+        Less counts as 0, more as 100.  Raises TaskStopped if it is not ours.
+        """
         self._attempt.progress(_percent(done, total), step, expected_at_ms)
 
 

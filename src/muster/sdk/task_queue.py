@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 import secrets
 import threading
@@ -23,7 +24,7 @@ import msgspec
 
 from muster.model import commands as c
 from muster.model.answers import ClaimedJob
-from muster.model.errors import Conflict, MusterError, NotFound
+from muster.model.errors import BadInput, Conflict, MusterError, NotFound
 from muster.model.states import ErrorKind, TaskStatus
 from muster.model.views import TaskView
 from muster.sdk import asking
@@ -153,7 +154,9 @@ class TaskQueue:
     # -- tasks
 
     async def enqueue(self, task: QueueTask) -> UUID:
-        """Adding it again changes nothing.  Raises NotFound where its parent is not there."""
+        """Adding it again changes nothing.  Raises NotFound where its parent is not there, BadInput."""
+        if not isinstance(task.priority, int):
+            raise BadInput(f"priority is {task.priority!r}; nothing was added", "a whole number, low first")
         parent = None if task.parent_task is None else await self._number(task.parent_task)
         first = (task.prompt.strip().splitlines() or [""])[0][:TITLE_CHARS]
         spec = c.Spec(
@@ -175,7 +178,12 @@ class TaskQueue:
         return task.id
 
     async def dequeue(self, worker_id: UUID, timeout_ms: int = 5000) -> QueueTask | None:
-        """The next task for this worker, which has started then; None where there is none in time."""
+        """The next task for this worker, which has started then; None where there is none in time.
+
+        Raises BadInput for what is no time.
+        """
+        if not isinstance(timeout_ms, int | float) or not 0 <= timeout_ms < math.inf:
+            raise BadInput(f"timeout_ms is {timeout_ms!r}; nothing was taken", "milliseconds, 0 or more")
         if worker_id not in self._workers:
             await self.register_worker(worker_id, 1)
         worker = self._workers[worker_id]
@@ -237,7 +245,10 @@ class TaskQueue:
         return _status(await self._view(await self._number(task_id)))
 
     async def list_by_user(self, user_id: str, status: str | None = None) -> list[TaskSummary]:
-        """All of theirs, or those of one status, in its word here."""
+        """All of theirs, or those of one status, in its word here.  Raises BadInput for another word."""
+        words = [one.value for one in QueueStatus]
+        if status not in (None, *words):
+            raise BadInput(f"{status!r} is no status of this queue", f"one of {', '.join(words)}")
         wanted = None if status is None else QueueStatus(status)
         found = await self._run(asking.all_tasks(plan=PLAN, metadata=f"{OWNER}={user_id}"))
         tasks = [_task(view) for view in found]

@@ -51,6 +51,9 @@ class Call(Generic[R]):
         self.task = task
         self.spec = spec
 
+    def __repr__(self) -> str:
+        return f"<call of {self.task.app.name}/{self.task.name}>"
+
 
 class AppTask(Generic[P, R]):
     """A function that runs as a task; calling it calls the function itself."""
