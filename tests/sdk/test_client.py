@@ -7,14 +7,18 @@ import contextlib
 import subprocess
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import muster
 from muster.config.project import Project
-from muster.model.errors import BadInput, NotFound
+from muster.model.errors import BadInput, NotFound, WaitTimeout
 from muster.model.states import TaskStatus
+from muster.sdk import links
 from muster.sdk.links import EMBEDDED, owning
 from muster_command import MUSTER, run_muster
 from patience import PATIENCE_S, until
@@ -178,3 +182,31 @@ def test_what_its_program_starts_is_told_the_truth_and_the_program_itself_may(tm
         client.request("POST", "/api/v1/plans/reports/pause", {"actor": "user:ada"})
         going.set()
         handle.result(PATIENCE_S)
+
+
+def test_who_waits_while_nobody_is_up_seldom_opens_the_store_and_sees_soon_that_somebody_is(
+    app: muster.App, monkeypatch: pytest.MonkeyPatch
+):
+    opened: list[float] = []
+    direct = links.direct
+
+    def counted(project: Any) -> Any:
+        opened.append(time.monotonic())
+        return direct(project)
+
+    @app.task
+    def one() -> int:
+        return 1
+
+    handle = one.enqueue()
+    monkeypatch.setattr(links, "direct", counted)
+    with pytest.raises(WaitTimeout, match="no worker is up"):
+        handle.result(1.5)
+    many = len(opened)
+    assert many <= 6, "the news at first, twice while it waits and at the end, and why"
+    monkeypatch.setattr(links, "_NOBODY_S", 2 * PATIENCE_S)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(handle.result, 4 * PATIENCE_S)
+        until(lambda: len(opened) == many + 2, "it has seen that there is no news")
+        with app.running():
+            assert waiting.result(PATIENCE_S) == 1

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol, Self
+from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
@@ -42,12 +43,14 @@ log = logging.getLogger(__name__)
 OWNED_LOOK_S = 1.0
 """Between two looks whether the owner, which is another process, still answers."""
 _POLL_S = 0.05
-_NOBODY_S = 0.2
+_NOBODY_S = 1.0
+"""While nobody is up the store is opened so often; whether somebody is, is cheap to see."""
+_NOBODY_LOOK_S = 0.1
 _AGAIN_FIRST_S = 0.2
 _AGAIN_MOST_S = 2.0
 _FULL = 429
 _AGAIN_STATUSES = frozenset({_FULL, 502, 503, 504})
-WAIT = re.compile(r"([?&]wait=)[^&]*")
+WAIT = re.compile(r"([?&]wait=)([^&]*)")
 """In the target of a request: how long its answer may be held."""
 _ENQUEUED = msgspec.json.Decoder(Enqueued)
 EMBEDDED: dict[str, EmbeddedOwner] = {}
@@ -220,13 +223,19 @@ class ProjectLink:
             time.sleep(_POLL_S)
 
     def _alone(self, asked: ClientRequest) -> tuple[int, bytes]:
-        """Nothing happens while nobody is up, so nothing is waited for with the store held."""
-        target, held = WAIT.subn(r"\g<1>0", asked.target)
+        """While nobody is up only commands do anything, and nothing is waited for with the store held."""
+        held = WAIT.search(asked.target)
+        target = WAIT.sub(r"\g<1>0", asked.target)
         with direct(self.project) as owner:
             answer = owner.request(ClientRequest(asked.method, target, asked.body, asked.headers))
-        if held:
-            time.sleep(_NOBODY_S)
+        if held is not None and answer[0] < 400:  # so that it is a number
+            until_s = time.monotonic() + min(_NOBODY_S, float(unquote(held[2])))
+            while (left_s := until_s - time.monotonic()) > 0 and not self._somebody_is_up():
+                time.sleep(min(_NOBODY_LOOK_S, left_s))
         return answer
+
+    def _somebody_is_up(self) -> bool:
+        return self.project.folder in EMBEDDED or answers(self.project.socket)
 
     async def send_async(self, asked: ClientRequest) -> tuple[int, bytes]:
         embedded = EMBEDDED.get(self.project.folder)
