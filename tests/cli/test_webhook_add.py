@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from muster.cli.webhook import use_of
 from muster_command import run_muster as muster
 
 
@@ -27,3 +28,9 @@ def test_a_name_without_an_address_is_added_with_a_warning(tmp_path: Path) -> No
     added = muster(tmp_path, "webhook", "add", "https://nobody.invalid/x", "--json")
     assert added.returncode == 0 and "nobody.invalid has no address now" in added.stderr
     assert "nobody.invalid has no address now" in json.loads(added.stdout)["warning"]
+
+
+def test_one_that_fails_is_said_to_be_in_use_still() -> None:
+    assert use_of({"disabled": "", "failures": 0}) == "in use"
+    assert use_of({"disabled": "", "failures": 7}) == "in use, failed 7 times in a row"
+    assert use_of({"disabled": "its receiver wants no more (410)", "failures": 7}).startswith("disabled: its")

@@ -11,7 +11,7 @@ from typing import Any
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, answer, print_rows
 from muster.cli.output import Screen, clean
-from muster.cli.webhook import MESSAGE_CELLS, ago
+from muster.cli.webhook import MESSAGE_CELLS, ago, use_of
 from muster.client.api import path_of
 from muster.model.json_value import Json
 from muster.model.notify import ChannelView
@@ -26,7 +26,7 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
     "WHEN": lambda row: _when(row),  # noqa: PLW0108 - it stands further down
     "WAITING": itemgetter("waiting"),
     "TOLD": lambda row: ago(row["lastDeliveredAtMs"]),
-    "STATE": lambda row: _state(row),  # noqa: PLW0108
+    "STATE": use_of,
 }
 
 
@@ -110,9 +110,3 @@ def _when(row: Json) -> str:
     if row["quiet"]:
         words.append(f"not {row['quiet']}" + (f" {row['timeZone']}" if row["timeZone"] else ""))
     return ", ".join(words)
-
-
-def _state(row: Json) -> str:
-    if row["disabled"]:
-        return f"disabled: {clean(row['disabled'])}"
-    return f"{row['failures']} tries failed" if row["failures"] else "in use"

@@ -14,6 +14,7 @@ from muster.client.api import path_of
 from muster.model.json_value import Json
 from muster.model.numbers import NUMBER_MAX
 from muster.model.webhooks import HookKind, HookMessage, Webhook
+from muster.model.wording import counted
 
 KINDS = tuple(kind.value for kind in HookKind if kind is not HookKind.TEST)
 _CELLS: Mapping[str, Callable[[Json], object]] = {
@@ -21,7 +22,7 @@ _CELLS: Mapping[str, Callable[[Json], object]] = {
     "URL": itemgetter("url"),
     "KINDS": lambda row: ",".join(row["kinds"]) or "all",
     "DELIVERED": lambda row: ago(row["lastDeliveredAtMs"]),
-    "STATE": lambda row: _state(row),  # noqa: PLW0108 - it stands further down
+    "STATE": lambda row: use_of(row),  # noqa: PLW0108 - it stands further down
 }
 MESSAGE_CELLS: Mapping[str, Callable[[Json], object]] = {
     "MESSAGE": itemgetter("messageId"),
@@ -89,10 +90,12 @@ def _remove(args: argparse.Namespace) -> int:
     return answer(args, {"id": args.id}, f"{args.id}  removed")
 
 
-def _state(row: Json) -> str:
+def use_of(row: Json) -> str:
+    """Of a webhook, or a channel."""
     if row["disabled"]:
         return f"disabled: {clean(row['disabled'])}"
-    return f"{row['failures']} tries failed" if row["failures"] else "in use"
+    failed = row["failures"]
+    return f"in use, failed {counted(failed, 'time')} in a row" if failed else "in use"
 
 
 def _fate(row: Json) -> str:
