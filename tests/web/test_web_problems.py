@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import re
 from collections.abc import Callable
 from typing import Any
@@ -127,3 +129,18 @@ def test_each_form_that_the_api_asks_for_has_words() -> None:
         re.findall(r'"pattern":"((?:[^"\\]|\\.)*)"', json.dumps(description(), separators=(",", ":")))
     )
     assert asked and {json.loads(f'"{one}"') for one in asked} <= patterns.RULES.keys()
+
+
+def test_who_names_nobody_over_the_socket_is_the_user_who_runs_it(site: Site) -> None:
+    plan = {"plan": "p", "source": None, "tasks": [{"title": "a"}]}
+    assert site.send("POST", "/api/v1/plans", json.dumps(plan).encode())[0] == 201
+    status, added = site.send("POST", "/api/v1/agent-tasks", json.dumps(TASK).encode())
+    assert status == 201
+    path = f"/api/v1/agent-tasks/{added['id']}"
+    assert site.send("POST", f"{path}/edit", b'{"title": "b"}')[0] == 200
+    assert site.send("POST", f"{path}/cancel")[0] == 200
+    user = f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+    assert {event["actor"] for event in site.get("/api/v1/events")} == {user}
+    for wrong in (7, ""):
+        told = problem(site, "POST", f"{path}/cancel", {"actor": wrong})
+        assert told["errors"][0]["pointer"] == "/actor"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import hmac
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.access import Caller, Right, Role
-from muster.model.errors import Forbidden, NotAllowed
+from muster.model.errors import BadInput, Forbidden, NotAllowed
 from muster.model.people import AGENT, ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
 from muster.web.blackouts import blackout_of
-from muster.web.http import Peer, Request
+from muster.web.http import Peer, Request, decode_body
 
 HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
@@ -148,6 +151,38 @@ async def attempt_over_network(web: Backend, request: Request) -> Caller | None:
         return None
     rights = frozenset({Right.READ, Right.WORK})
     return Caller(workspace_id, await _named(own, attempt), Role.MEMBER, rights, attempt=(task_id, epoch))
+
+
+@functools.cache
+def local_actor() -> str:
+    """Whose word it is where nobody has to log in: that of the user who runs this."""
+    import pwd
+
+    try:
+        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:
+        return f"user:{os.getuid()}"
+
+
+def decoded(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """The body with its actor: over the network whoever asks, else whom it names, or the user who runs this.
+
+    Raises BadInput.
+    """
+    if request.identity is not None:
+        request.body = said_by(request.identity, request.body, decoder.type)
+        return decode_body(request.body, decoder)
+    try:
+        body = decode_body(request.body, decoder)
+    except BadInput as error:
+        if error.pointer == "/actor":
+            with contextlib.suppress(msgspec.DecodeError):  # it is refused as it came
+                named = {"actor": local_actor(), **msgspec.json.decode(request.body or b"{}")}
+                return decode_body(msgspec.json.encode(named), decoder)
+        raise
+    if isinstance(body, dict):
+        body.setdefault("actor", local_actor())
+    return body
 
 
 def said_by(who: Caller, data: bytes | bytearray | None, shape: Any) -> bytes | bytearray | None:

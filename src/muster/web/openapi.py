@@ -30,6 +30,7 @@ _ABOUT = """Muster runs a crew of AI agents on a plan, and never loses a task.
 Times are Unix milliseconds (`...Ms`), durations seconds (`...S`), ids integers below 2^53. Unknown fields and
 unknown query parameters are refused by name. Every refusal is a problem of RFC 9457 with a `code` and a
 `hint`."""
+ACTOR = "Who says so: over the network whoever asks, whatever is written here; else the user who runs Muster."
 _PREFIX = re.compile(r"^/(?:api/v1/|(attempt|worker)/v1/)?")
 _VARIABLE = re.compile(r"{(\w+)(?::(\w+))?}")
 _RAISES = re.compile(r"\s*Raises [^.]*\.")
@@ -208,6 +209,8 @@ class _Schemas:
         refs, self.components = msgspec.json.schema_components(unique, ref_template=SCHEMAS + "{name}")
         self._refs = dict(zip(map(_key, unique), refs, strict=True))
         self._describe(unique)
+        for name in {_key(route.body) for route in routes if route.body is not None}:
+            self._need_no_actor(self.components.get(name, {}))
         self._queries = {query: self.components.pop(query.__name__) for query in queries}
 
     def of(self, shape: Any) -> Json:
@@ -217,6 +220,13 @@ class _Schemas:
     def whole(self, query: type[Struct]) -> Json:
         found: Json = self._queries[query]
         return found
+
+    @staticmethod
+    def _need_no_actor(component: Json) -> None:
+        """As `identity.decoded` fills it in."""
+        if "actor" in component.get("required", ()):
+            component["required"] = [name for name in component["required"] if name != "actor"]
+            component["properties"]["actor"] = {"description": ACTOR, **component["properties"]["actor"]}
 
     def _describe(self, shapes: list[Any]) -> None:
         words = FieldWords()

@@ -34,14 +34,13 @@ from muster.web.http import (
     Reply,
     Request,
     body_of,
-    decode_body,
     decode_query,
     error_reply,
     if_seen,
     json_reply,
     refuse_doubles,
 )
-from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, refuse_attempts, said_by
+from muster.web.identity import FOR_ATTEMPTS, STEERING, as_said_by, decoded, refuse_attempts
 from muster.web.refusals import as_page, wants_page
 from muster.web.rights import refuse
 from muster.web.worker_identity import WORKERS, refuse_other_workers
@@ -155,9 +154,7 @@ class Route:
         if self._decoder is not None:
             if not self._for_workers:  # our own programs say nothing twice
                 refuse_doubles(request.body)
-            if request.identity is not None:
-                request.body = said_by(request.identity, request.body, self._decoder.type)
-            body, request.body = decode_body(request.body, self._decoder), b""  # no need to hold it twice
+            body, request.body = decoded(request, self._decoder), b""  # no need to hold it twice
             given["body"] = await as_said_by(web, request, body)
             if self._for_workers:
                 await refuse_other_workers(web, request, body)

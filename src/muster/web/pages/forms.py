@@ -5,13 +5,13 @@ POST /tasks/7/retry   note=...   ->   POST /api/v1/agent-tasks/7/retry {"note": 
 
 from __future__ import annotations
 
-import os
 from urllib.parse import quote
 
 import msgspec
 
 from muster.model.json_value import Json
 from muster.web.http import Problem, Reply, Request
+from muster.web.identity import local_actor
 from muster.web.rights import refuse
 from muster.web.visits import stood_on
 
@@ -19,16 +19,6 @@ SEQ = "seq"
 ASKED_AGAIN = frozenset({400, 409, 412, 413, 422})
 """Answers that are about what a form says, or about what it is for: it is shown again with them."""
 _KEPT = frozenset({b"authorization", b"muster-attempt", b"x-request-id"})
-
-
-def local_actor() -> str:
-    """Whose word it is where nobody has to log in: that of the user who runs this."""
-    import pwd
-
-    try:
-        return f"user:{pwd.getpwuid(os.getuid()).pw_name}"
-    except KeyError:
-        return f"user:{os.getuid()}"
 
 
 async def ask_api(
