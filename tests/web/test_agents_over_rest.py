@@ -102,9 +102,12 @@ def test_it_lives_by_the_bodies_that_others_have_written(site: Site, ada: Asker)
     detail = site.get(f"{TASKS}/{number}")
     assert (detail["outputResult"], detail["summary"]) == ({"filesModified": 20}, "All resolved.")
     assert {event["event"] for event in site.get("/api/v1/events?limit=1000")} >= {"agent_registered"}
+    for over, current in ((number, [False]), (999, [])):  # it is there, whatever it names
+        heard = dev.told("POST", f"{AGENTS}/dev-1/heartbeat", {"currentTaskId": over})
+        assert [order["current"] for order in heard["tasks"]] == current
     ended = ada.told("POST", f"{AGENTS}/dev-1/terminate", {"reason": "Manual shutdown", "graceful": True})
     assert (ended["previousStatus"], ended["status"]) == ("idle", "offline")
-    assert len(ada.told("GET", f"{AGENTS}/dev-1/heartbeats")) == 1
+    assert len(ada.told("GET", f"{AGENTS}/dev-1/heartbeats")) == 3
     assert ada.told("GET", f"{AGENTS}/dev-1/health")["status"] == "stale"
     ada.told("DELETE", f"{AGENTS}/dev-1")
     assert dev.refused("GET", AGENTS) == (401, "not_allowed")

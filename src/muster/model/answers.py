@@ -306,7 +306,7 @@ class AgentHeard(Answer, frozen=True, kw_only=True):
     next_expected_at_ms: int
     """Wall time by which it is to be heard again."""
     tasks: tuple[AttemptOrder, ...]
-    """What is to become of the task that it has named."""
+    """What is to become of the task that it has named; empty where nobody has begun that."""
 
 
 class WorkspaceAdded(Answer, frozen=True, kw_only=True):
