@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import pwd
@@ -16,6 +17,7 @@ from web_site import Site
 from muster.client.api import error_of
 from muster.model import patterns
 from muster.model.errors import BadInput
+from muster.web.http import SMALL_BYTES_MAX
 
 TASK = {"title": "t"}
 
@@ -144,3 +146,31 @@ def test_who_names_nobody_over_the_socket_is_the_user_who_runs_it(site: Site) ->
     for wrong in (7, ""):
         told = problem(site, "POST", f"{path}/cancel", {"actor": wrong})
         assert told["errors"][0]["pointer"] == "/actor"
+
+
+def test_half_a_character_is_called_that(site: Site) -> None:
+    for half in (r"\ud800", r"\udc00x", r"\ud800\u0041", r"a\ud83d\ud83d\ude00"):
+        status, told = site.send("POST", "/api/v1/agent-tasks", f'{{"title": "{half}"}}'.encode())
+        assert status == 422 and "half of a surrogate pair" in told["detail"], (half, told)
+    for other in (rb'{"title": "\ud83d\ude00", "actor"', b'{"ti', b"{not json"):
+        assert "surrogate" not in site.send("POST", "/api/v1/agent-tasks", other)[1]["detail"]
+    whole = rb'{"title": "\ud83d\ude00"}'
+    assert site.send("POST", "/api/v1/agent-tasks", whole)[0] == 201
+
+
+def test_what_is_too_large_or_packed_is_told_what_is_taken(site: Site) -> None:
+    status, told = site.send("POST", "/api/v1/agent-tasks", b" " * (SMALL_BYTES_MAX + 1))
+    assert (status, told["code"]) == (413, "too_large")
+    assert "more than 1048576 bytes (1 MiB)" in told["detail"] and told["hint"]
+    packed = gzip.compress(json.dumps(TASK).encode())
+    status, told = site.send("POST", "/api/v1/agent-tasks", packed, {"Content-Encoding": "gzip"})
+    assert (status, told["code"]) == (415, "unread_encoding") and "'gzip'" in told["detail"]
+    status, told = site.send("POST", "/api/v1/agent-tasks", b"{", {"Content-Encoding": "identity"})
+    assert status == 422
+
+
+def test_who_asks_the_wrong_way_is_led_to_the_list_of_all_paths(site: Site) -> None:
+    for method, path, status in (("DELETE", "/api/v1/agent-tasks", 405), ("GET", "/api/v1/nothing", 404)):
+        answer, told = site.send(method, path)
+        assert answer == status and "/api/v1/openapi.json" in told["hint"]
+    assert site.get("/api/v1/openapi.json")["paths"]

@@ -10,9 +10,11 @@ from muster.cli.output import clean
 from muster.config.contexts import SavedContexts
 from muster.model.errors import NotFound
 
+_REVOKE = "muster token list, then muster token revoke ID"
+
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.description = "The token itself counts until somebody revokes it: muster token revoke."
+    parser.description = f"The token itself counts until somebody revokes it: {_REVOKE}."
     parser.add_argument("name", metavar="NAME", nargs="?", help="the context (default: the one in use)")
 
 
@@ -30,5 +32,5 @@ def forget(args: argparse.Namespace, name: str | None) -> int:
         del saved.servers[name]
         if saved.current == name:
             saved.current = ""
-    told = f"{clean(name)}  forgotten; its token counts until it is revoked: muster token revoke"
+    told = f"{clean(name)}  forgotten; its token counts until it is revoked: {_REVOKE}"
     return answer(args, {"context": name}, told)

@@ -2,7 +2,7 @@
 
 * MusterError
   x CallerError: change the request
-    + BadInput (exit 2, HTTP 422): BadPlan, BadConfig, TooLarge (413)
+    + BadInput (exit 2, HTTP 422): BadPlan, BadConfig, TooLarge (413), UnreadEncoding (415)
     + NotFound, Ambiguous (exit 3, HTTP 404, 409)
     + NotAllowed (exit 4, HTTP 401)
     + Conflict (exit 6, HTTP 409): StaleEpoch, IllegalMove, BeingPublished, BoxesMoved, TermOver,
@@ -54,6 +54,10 @@ class BadInput(CallerError):
 
 class TooLarge(BadInput):
     http_status = 413
+
+
+class UnreadEncoding(BadInput):
+    http_status = 415
 
 
 class BadPlan(BadInput):

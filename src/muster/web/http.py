@@ -36,6 +36,16 @@ def body_bytes_max(path: str) -> int:
     return REPORT_BYTES_MAX
 
 
+def too_large(path: str) -> TooLarge:
+    """The refusal of a body."""
+    most = body_bytes_max(path)
+    return TooLarge(
+        f"the request has more than {most} bytes ({most >> 20} MiB), the most that {path[:200]} takes; "
+        "nothing was changed",
+        "send less at once; what is large goes into a file, whose path is sent",
+    )
+
+
 WaitSeconds = Annotated[float, Meta(ge=0, le=60)]
 """How long an answer may be held back while there is nothing to say."""
 
@@ -227,10 +237,8 @@ def error_reply(error: MusterError, status: int | None = None) -> Reply:
     return Reply(status, _encode(problem), PROBLEM, headers, error.message)
 
 
-def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[Any]) -> Any:
+def decode_body(data: bytes | bytearray, decoder: msgspec.json.Decoder[Any]) -> Any:
     """Raises BadInput that names the invalid field."""
-    if data is None:
-        raise TooLarge("the request has more bytes than are taken here; nothing was changed")
     if holds_nul(data):
         raise BadInput("the request holds a NUL character; nothing was changed", "remove it")
     if too_deep(data):
@@ -240,7 +248,18 @@ def decode_body(data: bytes | bytearray | None, decoder: msgspec.json.Decoder[An
     try:
         return decoder.decode(data or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if _HALF_PAIR.search(data) and not isinstance(error, msgspec.ValidationError):
+            raise BadInput(
+                "invalid request: it holds half of a surrogate pair (\\ud800 to \\udfff), which is no character; "
+                "nothing was changed",
+                "write the whole pair, or the character itself",
+            ) from error
         raise invalid_body(error) from error
+
+
+_HIGH, _LOW = rb"\\u[dD][89abAB][0-9a-fA-F]{2}", rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF_PAIR = re.compile(rb"%b(?!%b)|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})%b" % (_HIGH, _LOW, _LOW))
+"""Escaped; also where the backslash itself is, so that it only tells why what is no JSON is none."""
 
 
 def refuse_doubles(data: bytes | bytearray | None) -> None:

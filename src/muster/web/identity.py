@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.model.access import Caller, Right, Role
-from muster.model.errors import BadInput, Forbidden, NotAllowed
+from muster.model.errors import BadInput, Forbidden, NotAllowed, UnreadEncoding
 from muster.model.people import AGENT, ATTEMPT
 from muster.model.task import Attempt
 from muster.web.backend import Backend
 from muster.web.blackouts import blackout_of
-from muster.web.http import Peer, Request, decode_body
+from muster.web.http import Peer, Request, decode_body, too_large
 
 HEADER = b"muster-attempt"
 """Header: `TASK/EPOCH`, with its token as the bearer's."""
@@ -169,15 +169,30 @@ def decoded(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
 
     Raises BadInput.
     """
-    if request.identity is not None:
-        request.body = said_by(request.identity, request.body, decoder.type)
-        return decode_body(request.body, decoder)
+    if request.body is None:
+        raise too_large(request.path)
     try:
-        body = decode_body(request.body, decoder)
+        if request.identity is None:
+            return _with_local_actor(request.body, decoder)
+        return decode_body(said_by(request.identity, request.body, decoder.type), decoder)
+    except BadInput:
+        encoding = request.header(b"content-encoding")
+        if encoding.lower() in {"", "identity"}:
+            raise
+        raise UnreadEncoding(
+            f"no body is read in the encoding {encoding[:40]!r}; nothing was changed",
+            "send it as it is, without Content-Encoding",
+        ) from None
+
+
+def _with_local_actor(data: bytes | bytearray, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Raises BadInput."""
+    try:
+        body = decode_body(data, decoder)
     except BadInput as error:
         if error.pointer == "/actor":
             with contextlib.suppress(msgspec.DecodeError):  # it is refused as it came
-                named = {"actor": local_actor(), **msgspec.json.decode(request.body or b"{}")}
+                named = {"actor": local_actor(), **msgspec.json.decode(data or b"{}")}
                 return decode_body(msgspec.json.encode(named), decoder)
         raise
     if isinstance(body, dict):
@@ -185,7 +200,7 @@ def decoded(request: Request, decoder: msgspec.json.Decoder[Any]) -> Any:
     return body
 
 
-def said_by(who: Caller, data: bytes | bytearray | None, shape: Any) -> bytes | bytearray | None:
+def said_by(who: Caller, data: bytes | bytearray, shape: Any) -> bytes | bytearray:
     """The body with whoever is asking as its actor, whatever it says, where its shape has one.
 
     Raises Forbidden where it names a file: that would be one of the server's.

@@ -190,7 +190,8 @@ class NetworkConnection(HttpConnection):
             self._refuse(TooLarge(f"the head of the request has more than {HEAD_BYTES_MAX} bytes"), 431)
 
     def _refuse_body(self) -> None:
-        self._refuse(TooLarge("the request has more bytes than are taken here; nothing was changed"), 413)
+        path = self._target.decode("latin-1").partition("?")[0]
+        self._refuse(web_http.too_large(path), 413)
 
     def _refuse_for_now(self) -> None:
         self._refuse(Unavailable("too many large requests at once; nothing was changed", "try again"), 503)

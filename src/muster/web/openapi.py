@@ -42,6 +42,7 @@ _WHERE = {
     409: "the task, plan or worker is in no state for this",
     412: "the task has changed since: `If-Match` does not fit; or the plan has, since `seenEvent`",
     413: "the body is too large",
+    415: "the body comes in an encoding, such as gzip, that is not read",
     422: "a field or a parameter is wrong: `errors` says which",
     429: "too much is waiting or asked: later, after `Retry-After` where it is given",
     500: "an error of Muster itself",
@@ -131,6 +132,7 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
     if path.endswith("/pull-request"):
         statuses.add(502)
     if (body := route.body) is not None:
+        statuses.add(415)
         content: Json = {"schema": schemas.of(body)}
         if examples := EXAMPLES.get((method, path)):
             content["examples"] = {

@@ -161,7 +161,10 @@ class Route:
         return json_reply(await self._handler(web, **given), self.status)
 
 
-_NEWER = "a muster that is newer than its server asks for what it lacks: muster api GET /api/v1/owner"
+_EVERY = "GET /api/v1/openapi.json has every path"
+_NEWER = (
+    f"{_EVERY}; a muster that is newer than its server asks for what it lacks: muster api GET /api/v1/owner"
+)
 _LISTS = {
     "token_id": "muster token list",
     "webhook_id": "muster webhook list",
@@ -374,9 +377,7 @@ class Application:
             route = node.routes.get(request.method)
             if route is None:
                 methods = ", ".join(sorted(node.routes))
-                refused = CallerError(
-                    f"{request.path} takes {methods}, not {request.method}", "muster --help"
-                )
+                refused = CallerError(f"{request.path} takes {methods}, not {request.method}", _EVERY)
                 allowed = methods.replace("GET", "GET, HEAD")
                 return replace(error_reply(refused, 405), headers=(("allow", allowed),))
             return await route.answer(await self._backend_for(request), request, values)
