@@ -260,7 +260,8 @@ def test_without_the_right_to_serve_no_worker_goes_on_and_the_cause_is_told(
         served.said("task", "add", "late", "--plan", "p", "--agent", "far", "--prompt", "true")
         assert process.wait(PATIENCE_S) == 1
         said = process.stderr.read() if process.stderr is not None else ""
-    assert "ended with exit code 78: token gone was revoked" in said and "exit code 70" not in said
+    assert "ended with exit code 77: token gone was revoked" in said and "exit code 70" not in said
+    assert said.count("ended with exit code") == 1, "no other try would be let in"
     (served.folder / "here").mkdir()
     done = muster(served.folder, "worker", "start", "--server", served.url, "--token", served.worker)
     assert done.returncode == 6 and "has a store of its own" in done.stderr

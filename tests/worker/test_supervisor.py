@@ -13,6 +13,7 @@ import pytest
 
 from muster.hosts.fork_server import ForkedProcess
 from muster.hosts.local_host import LocalHost
+from muster.model.errors import MusterError
 from muster.worker import supervisor as module
 from muster.worker.supervisor import Supervisor
 from patience import PATIENCE_S
@@ -193,6 +194,19 @@ def test_one_whose_exit_status_is_lost_starts_again(make: Callable[..., Supervis
     assert owner.code is None and worker.code is None
     assert said[1] == f"worker (pid {worker.pid}) is gone; starts again in 0.1 s"
     assert one.workers[0].failures == 0, "nobody knows that it has failed"
+
+
+def test_one_that_is_let_in_no_more_is_not_started_again(make: Callable[..., Supervisor]) -> None:
+    said: list[str] = []
+    one = make(1, ["sh", "-c", f"exit {module.NOT_LET_IN}"])
+    one._say = said.append
+    one.tick()
+    one.workers[0].registered = True
+    _ended(one.workers[0].process)
+    one.tick()
+    assert one.drained() and len(said) == 1 and said[0].endswith("; it is not started again")
+    with pytest.raises(MusterError, match="no worker can start"):
+        one.refuse_hopeless()
 
 
 def _backoffs(one: Supervisor, lives_s: list[float]) -> list[str]:

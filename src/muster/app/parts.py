@@ -26,7 +26,7 @@ from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, 
 from muster.model.profiles import offered
 from muster.model.rows import NOTHING_SPECIAL, WorkerRow
 from muster.worker.git import Repository, find_repository
-from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE
+from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE, NOT_LET_IN
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
 
@@ -156,7 +156,8 @@ def run_logged(name: str, root: Path, run: Callable[[], int]) -> int:
     except MusterError as error:
         words = f"{error.message}{FIX if error.hint else ''}{error.hint}".replace("\n", " ")
         logging.critical("%s%s", ENDED, words)
-        for kind, code in ((StoreFull, DISK_FULL), (StoreFault, NO_STORE), (Unavailable, HELD)):
+        codes = {StoreFull: DISK_FULL, StoreFault: NO_STORE, Unavailable: HELD, NotAllowed: NOT_LET_IN}
+        for kind, code in codes.items():
             if isinstance(error, kind):
                 return code
         return CANNOT_START

@@ -47,6 +47,8 @@ DISK_FULL = 75
 """Exit code of one that begins once there is space again (EX_TEMPFAIL)."""
 HELD = 69
 """Exit code of one that found the store held by another process, perhaps a short command (EX_UNAVAILABLE)."""
+NOT_LET_IN = 77
+"""Exit code of a worker whose token counts no more: no other try would be let in (EX_NOPERM)."""
 CANNOT_START = 78
 """Any other error that a person has to mend (EX_CONFIG)."""
 ENDED = "ended: "
@@ -405,8 +407,9 @@ class Supervisor:
             child.due_s = time.monotonic() + OWNER_RETRY_S
             return
         how = f"{child.name} (pid {ended.pid}) {_how(code)}"
-        if code is not None and code > 0 and code != DECLARED_DEAD and not child.registered:
-            child.failures += 1
+        failed = code is not None and code > 0 and code != DECLARED_DEAD and not child.registered
+        if failed or code == NOT_LET_IN:
+            child.failures = START_TRIES if code == NOT_LET_IN else child.failures + 1
             words, fix = self.last_words(child)
             how += f": {words}{FIX if fix else ''}{fix}"
             if child is not self.owner and child.failures >= START_TRIES:
