@@ -50,7 +50,7 @@ def test_the_coordinator_tells_how_things_stand(site: Site) -> None:
     ("path", "content", "expected"),
     [
         (f"/api/v1/workers/{W1}/stop", {"actor": "ada"}, (409, "conflict")),
-        (f"/api/v1/workers/{W1}/stop", {}, (422, "bad_input")),
+        (f"/api/v1/workers/{W1}/stop", {"actor": ""}, (422, "bad_input")),
         (f"/api/v1/workers/{W1}/stop", {"actor": "ada", "stopByS": -1}, (422, "bad_input")),
         (f"/api/v1/workers/{W2}/stop", {"actor": "ada"}, (404, "not_found")),
         ("/api/v1/crew/workers", {"actor": "ada", "add": 0, "requestId": "x"}, (422, "bad_input")),

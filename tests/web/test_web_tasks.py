@@ -211,7 +211,7 @@ def test_every_action_refuses_what_it_does_not_know(site: Site, action: str) -> 
     task_id = add(site)
     before = view(site, task_id)
     assert refused(site, f"{TASKS}/{task_id}/{action}", nonsense=1, **fields) == (422, "bad_input")
-    assert site.refused("POST", f"{TASKS}/{task_id}/{action}", b"{}")[0] == 422
+    assert site.refused("POST", f"{TASKS}/{task_id}/{action}", b'{"actor": 7}')[0] == 422
     assert view(site, task_id) == before
 
 
