@@ -42,6 +42,15 @@ def test_a_value_goes_in_and_never_comes_out(cli: Any, empty: Any) -> None:
             assert VALUE.encode() not in path.read_bytes(), f"{path} has the value in clear"
 
 
+@pytest.mark.parametrize(
+    "given",
+    [["TOKEN", "--workspace", "default", VALUE], ["TOKEN", f"-{VALUE}"], ["TOKEN", f"--value={VALUE}"]],
+)
+def test_nor_is_one_that_stands_where_nothing_is_known(cli: Any, empty: Any, given: list[str]) -> None:
+    done = cli("secrets", "set", *given, stdin=b"0123456789")
+    assert done.code == 2 and "knows no such" in done.err and VALUE not in done.out + done.err
+
+
 @pytest.mark.parametrize("given", [[f"TOKEN={VALUE}"], ["TOKEN", VALUE], ["TOKEN=", VALUE]])
 def test_a_value_in_the_command_is_refused_and_not_told_again(cli: Any, empty: Any, given: list[str]) -> None:
     done = cli("secrets", "set", *given, stdin=b"0123456789")

@@ -10,7 +10,7 @@ import pytest
 from engine_rig import Rig, complete
 from plan_world import World
 
-from muster.model.commands import Accept, Fail
+from muster.model.commands import Accept, Declare, Fail, Release, Resume
 from muster.model.states import ErrorKind
 
 TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
@@ -41,7 +41,9 @@ def test_its_person_is_asked_and_may_accept_the_work_first(world: World, edit: s
         world.write(*EDITS[edit])
     world.pass_s(60)
     told = world.conflicts["a"]
-    assert told.startswith(f"{edit}: its work waits for a review") or (early and edit == "ticked"), told
+    assert told.startswith(f"{edit}: its work is done and not published yet") or (
+        early and edit == "ticked"
+    ), told
     view = world.rig.views()["a"]
     assert (view.status, view.paused_reason, view.title) == ("PAUSED", "review", "A")
     world.rig.do(Accept(task_id=job.task_id, actor="ada"))
@@ -75,6 +77,53 @@ def test_an_edit_that_a_person_takes_after_accepting_the_work_is_reviewed_anew(w
     asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
     (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
     assert (again.title, again.publishes, again.accepted) == ("Another", None, False)
+
+
+@pytest.mark.parametrize("edit", sorted(EDITS))
+def test_what_came_with_git_is_asked_about_after_the_review_as_well(world: World, edit: str) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.head = "h2"
+    world.write(*EDITS[edit])
+    world.pass_s(5)
+    assert "git" in world.conflicts["a"]
+    world.rig.do(Resume(task_id=job.task_id, actor="ada"))
+    world.pass_s(60)
+    assert "git" in world.conflicts["a"] and world.rig.views()["a"].title == "A"
+    assert world.statuses["a"] == "PAUSED", "held for its file"
+
+
+def test_an_edit_made_in_review_is_taken_in_once_the_work_goes_back(world: World) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.write(*EDITS["edited"])
+    world.pass_s(60)
+    world.rig.do(Resume(task_id=job.task_id, actor="ada"))
+    world.pass_s(3)
+    assert world.conflicts == {} and world.rig.views()["a"].title == "Another"
+
+
+def test_while_accepted_work_is_published_nothing_is_asked(world: World) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.rig.do(Accept(task_id=job.task_id, actor="ada"))
+    (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
+    world.write(*EDITS["edited"])
+    world.pass_s(40)
+    assert world.conflicts == {}
+    world.rig.do(complete(again))
+    world.pass_s(3)
+    assert world.conflicts == {} and world.statuses["a"] == "COMPLETED"
+
+
+def test_done_work_that_could_not_be_published_is_not_dropped_for_an_edit(world: World) -> None:
+    job = world.claim("a")
+    done = Declare(task_id=job.task_id, epoch=job.epoch, by_worker=True)
+    world.rig.do(done)
+    world.rig.do(Release(task_id=job.task_id, epoch=job.epoch, reason="its worker drains"))
+    world.write(*EDITS["edited"])
+    world.pass_s(60)
+    assert "not published yet" in world.conflicts["a"]
 
 
 def test_a_rejected_edit_leaves_the_review_as_it_is(world: World) -> None:

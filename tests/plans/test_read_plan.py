@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from muster.model.errors import BadPlan
 from muster.plans import files as plan_files
 from muster.plans.files import LocalPlanFiles, read_plan
+from muster.plans.markdown import decode
 
 PLAN = "# Billing\r\n- [ ] Model {#model}\r\n- [ ] Docs {#docs}\r\n"
 
@@ -94,6 +96,39 @@ CONFLICT = """\
 - [ ] Bake the tart with cream
 >>>>>>> Stashed changes
 """
+
+
+MARKS = "<<<<<<< a\n1\n||||||| base\n2\n=======\n3\n>>>>>>> b\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "ours", "theirs"),
+    [
+        (MARKS, 1, "1\n", "3\n"),
+        (f"0\n{MARKS}4", 2, "0\n1\n4", "0\n3\n4"),
+        (
+            f"T\n=======\n{MARKS}>>>>>>> b\n{MARKS}",
+            3,
+            "T\n=======\n1\n>>>>>>> b\n1\n",
+            "T\n=======\n3\n>>>>>>> b\n3\n",
+        ),
+        (f"<<<<<<< a\n5\n{MARKS}", 3, "<<<<<<< a\n5\n1\n", "<<<<<<< a\n5\n3\n"),
+        (f"{MARKS}<<<<<<< a\n5\n=======\n", 1, "1\n<<<<<<< a\n5\n=======\n", "3\n<<<<<<< a\n5\n=======\n"),
+        (MARKS.replace("\n", "\r\n"), 1, "1\r\n", "3\r\n"),
+        ("<<<<<<<\n1\n=======\n>>>>>>>", 1, "1", ""),
+    ],
+)
+def test_both_sides_of_a_conflict(text: str, line: int, ours: str, theirs: str) -> None:
+    with pytest.raises(BadPlan, match=f":{line}: git has left a conflict") as refused:
+        decode(text.encode(), "plan.md")
+    assert [one.decode() for one in refused.value.sides] == [ours, theirs]
+
+
+def test_marks_of_conflicts_that_never_end_are_read_at_once() -> None:
+    marks = "<<<<<<< a\n" * 3000 + "||||||| b\n" * 3000 + "=======\n" * 3000
+    began = time.process_time()
+    assert decode(marks.encode(), "plan.md") == marks
+    assert time.process_time() - began < 5, "some ms on an idle core"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])

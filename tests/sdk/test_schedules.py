@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_refused_at_once(app: muster.App, options):
 def test_what_belongs_to_a_cron_says_nothing_without_one(app: muster.App, options):
     with pytest.raises(BadInput, match="without a cron"):
         app.task(**options)(lambda: None)
-    task = app.task(name="other")(lambda: None)
+    task = app.task(name="other", cron=None)(lambda: None)
     for more in (options, {"cron": "* * * * *"}):
         with pytest.raises(BadInput, match="said of the function"):
             task.with_options(**more)

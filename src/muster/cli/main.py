@@ -160,10 +160,7 @@ class _Verbs(argparse._SubParsersAction):  # type: ignore[type-arg]
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises BadInput, with what was probably meant, where argparse would print its usage and end.
-
-    `asked`: the only verb that needs to be described.
-    """
+    """Raises BadInput where argparse would print its usage and end.  `asked` is the only verb to be described."""
 
     def __init__(self, *args: Any, asked: str | None = None, **options: Any) -> None:
         options.setdefault("allow_abbrev", False)
@@ -256,7 +253,9 @@ def _run(name: str, rest: list[str], found: argparse.Namespace) -> int:
         options = _options(_described(name, line, command, asked))
         meant = _near(culprit.partition("=")[0], [*options, *_GLOBAL_OPTIONS])
         asked = " ".join(filter(None, ["muster", name, getattr(args, "verb", None)]))
-        raise BadInput(f"{asked} knows no {kind} {culprit!r}{meant}", f"{asked} --help")
+        # Of a secret it may be the value, which is told to nobody again.
+        what = f"such {kind}" if name == "secrets" else f"{kind} {culprit!r}{meant}"
+        raise BadInput(f"{asked} knows no {what}", f"{asked} --help")
     act = getattr(args, "act", None) or command.run
     args.noun, args.rewound = name, None
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections import Counter
@@ -30,7 +31,7 @@ from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
 from muster.config.settings import Config
 from muster.model.edits import PlanDocument, is_barrier
-from muster.model.errors import BadInput, BadPlan, Conflict
+from muster.model.errors import BadInput, BadPlan, Conflict, MusterError
 from muster.model.json_value import Json
 from muster.model.states import FINAL, TaskStatus
 from muster.model.task import REMOVED
@@ -333,7 +334,13 @@ def tell_added(
         say(f"         {line}")
     if "diff" in added:
         watched = content["source"] is not None
-        tell(added["diff"], say, applied=update, standing=lambda: api.get(way) if watched else None)
+
+        def standing() -> Json | None:
+            with contextlib.suppress(MusterError):  # what was added is there, whatever this tells
+                return api.get(way) if watched else None
+            return None
+
+        tell(added["diff"], say, applied=update, standing=standing)
     return name
 
 

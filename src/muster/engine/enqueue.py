@@ -15,11 +15,12 @@ from muster.engine.policy import Policy
 from muster.engine.view import View
 from muster.model import commands as c
 from muster.model.answers import Enqueued
-from muster.model.edits import free_name, short_slug, values_of
+from muster.model.edits import values_of
 from muster.model.errors import BadInput, Conflict, Overloaded
 from muster.model.graph import find_cycle
 from muster.model.input_secrets import secrets_in
 from muster.model.moves.waiting import enqueued
+from muster.model.names import free_name, short_slug
 from muster.model.people import ATTEMPT, THE_FILE
 from muster.model.profiles import Chooser, by_words, required
 from muster.model.rows import LaneKey, NewTask, Plan

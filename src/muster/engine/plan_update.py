@@ -35,7 +35,6 @@ from muster.model.edits import (
     UpdatePlan,
     compare,
     differences,
-    free_name,
     task_fields_of,
     without,
 )
@@ -43,6 +42,7 @@ from muster.model.errors import BadInput, Conflict, NotFound, PreconditionFailed
 from muster.model.identity import NOTHING_KNOWN, Identity, as_known, asked
 from muster.model.moved import refusal
 from muster.model.moves.decision import refuse_changed
+from muster.model.names import free_name
 from muster.model.people import ATTEMPT
 from muster.model.plan_sync import JoinFile
 from muster.model.rows import Plan

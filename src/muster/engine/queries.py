@@ -26,13 +26,13 @@ from muster.model.edits import (
     PlanDiff,
     UpdatePlan,
     compare,
-    free_name,
     is_barrier,
 )
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.identity import as_known
 from muster.model.items import ItemView, items_of
 from muster.model.moves.decision import lapsed
+from muster.model.names import free_name
 from muster.model.numbers import is_number
 from muster.model.permissions import Permission, permissions_of
 from muster.model.plan_sync import PlanSynced, boxes_differ, kept_standing

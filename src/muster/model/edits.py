@@ -58,7 +58,6 @@ EDITABLE = frozenset(
     {TaskStatus.PENDING, TaskStatus.ABORTED, TaskStatus.PAUSED, TaskStatus.FAILED, TaskStatus.CANCELLED}
 )
 
-SLUG_CHARS_MAX = 40
 STEPS_MAX = 1000
 """So many tasks before one are looked through for another that it waits for."""
 _BARRIER = re.compile(r"(?:^|/)\*[0-9]*$")
@@ -86,7 +85,8 @@ class KeptTask(TaskFields, frozen=True, kw_only=True):
     error: str = ""
     paused_reason: PauseReason | None = None
     pinned_agent: str | None = None
-    accepted: bool = False
+    done_epoch: int | None = None
+    """The attempt whose work is done and not published."""
     from_file: bool = False
     """It has, or had, a box in a plan file, which may take it out again."""
     created_at_ms: int
@@ -385,22 +385,6 @@ def without_barriers(tasks: Sequence[KeptTask]) -> list[KeptTask]:
     return [
         replace(task, depends_on=waits_for(task.depends_on)) for task in tasks if task.key not in barriers
     ]
-
-
-def short_slug(title: str) -> str:
-    """A key for a task that was given none: the first words of its title."""
-    cut = slug(title[: 4 * SLUG_CHARS_MAX])
-    if len(cut) > SLUG_CHARS_MAX:
-        cut = cut[: SLUG_CHARS_MAX + 1].rpartition("-")[0] or cut[:SLUG_CHARS_MAX]
-    return cut or "task"
-
-
-def free_name(wanted: str, taken: Collection[str]) -> str:
-    """What a new plan is called: `wanted`, or with a number where another plan is called so."""
-    name, number = wanted, 2
-    while name in taken:
-        name, number = f"{wanted}-{number}", number + 1
-    return name
 
 
 _NOT_IN_A_FILE = frozenset({"input_context"})

@@ -33,10 +33,11 @@ class FileChange(StrEnum):
     REMOVED = "removed"
 
 
-IN_REVIEW = {
-    FileChange.EDITED: "its work waits for a review: --accept drops that, and has it done as the box says now",
-    FileChange.REMOVED: "its work waits for a review: --accept drops that with the task",
-    FileChange.TICKED: "its work waits for a review: `muster task accept` publishes it, --accept drops it",
+_DONE = "its work is done and not published yet: --accept"
+UNPUBLISHED = {
+    FileChange.EDITED: f"{_DONE} takes in the box, and drops work for another text",
+    FileChange.REMOVED: f"{_DONE} drops that with the task",
+    FileChange.TICKED: f"{_DONE} ends the task without it",
 }
 """Why a person is asked where work of before is done."""
 
@@ -57,7 +58,7 @@ class FileConflict(Answer, frozen=True, kw_only=True):
     why: str
     since_ms: Count
     passing: bool = False
-    """It waits for a person, or only for as long as another plan has its work, or its work is in review."""
+    """It waits for a person, or only for as long as another plan has its work, or its own is not published."""
     rejected: bool = False
     """A person wants it to stay as it is."""
     takes: bool = True

@@ -81,9 +81,13 @@ def changed_by_settings(changed: Iterable[Change], specs: Iterable[Spec]) -> fro
 
 
 def done_otherwise(
-    changed: Iterable[Change], kept: Mapping[str, _Kept], by_settings: Collection[str]
+    changed: Iterable[Change],
+    kept: Mapping[str, _Kept],
+    by_settings: Collection[str],
+    found: Iterable[Difference],
 ) -> tuple[int, ...]:
-    """Numbers of tasks that are done otherwise than their boxes say."""
+    """Numbers of tasks that are done otherwise than their boxes say, and nobody has said that they stay so."""
+    rejected = {one.key for one in found if one.kind is FileChange.EDITED}
     return tuple(
         sorted(
             kept[change.key].id
@@ -91,6 +95,7 @@ def done_otherwise(
             if change.fields
             and change.status is TaskStatus.COMPLETED
             and change.key not in by_settings
+            and change.key not in rejected
             and not (kept[change.key].is_group or is_barrier(change.key))
         )
     )

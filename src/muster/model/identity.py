@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from muster.model.commands import Enqueue, Spec
-from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, free_name, is_barrier, key_part
+from muster.model.edits import BoxName, Doubt, KeptTask, Renamed, Vanished, is_barrier, key_part
+from muster.model.names import free_name
 from muster.model.titles import LIKE, LIKE_ALONE, TELLING_WORDS, corrected, likeness, plain_words
 from muster.model.wording import same_or_new
 

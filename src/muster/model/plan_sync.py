@@ -30,8 +30,8 @@ from muster.model.edits import (
     task_fields_of,
 )
 from muster.model.file_conflicts import (
-    IN_REVIEW,
     TICKABLE,
+    UNPUBLISHED,
     Difference,
     FileChange,
     FileConflict,
@@ -192,8 +192,8 @@ class SyncFacts(NamedTuple):
     """As `used_again`."""
     by_settings: Collection[str] = ()
     """Keys of what nobody has edited: the settings say otherwise by now."""
-    in_review: Collection[str] = ()
-    """Keys of tasks whose work waits for a review."""
+    unpublished: Collection[str] = ()
+    """Keys of tasks whose work is done and not published yet: it may wait for a review."""
 
 
 class SyncVerdict(NamedTuple):
@@ -208,9 +208,17 @@ class SyncVerdict(NamedTuple):
 
 
 def differences(
-    specs: Iterable[Spec], kept: Mapping[str, KeptTask], diff: PlanDiff, due: Collection[str]
+    specs: Iterable[Spec],
+    kept: Mapping[str, KeptTask],
+    diff: PlanDiff,
+    due: Collection[str],
+    conflicts: Iterable[FileConflict] = (),
 ) -> list[Difference]:
-    """All of them; `due` are the keys of boxes that are still to be ticked or cleared by us."""
+    """All of them; `due` are the keys of boxes that are still to be ticked or cleared by us.
+
+    What a person has rejected of `conflicts` stays so once the task is done: it may be to be done again.
+    """
+    rejected = {one.about for one in conflicts if one.rejected}
     by_key = {spec.key or "": spec for spec in specs}
     found: list[Difference] = []
     for key, spec in by_key.items():
@@ -220,11 +228,10 @@ def differences(
     again = used_again(by_key.values(), kept).keys() - due
     new = (*diff.added, *diff.restored, *sorted(again))
     found += [Difference(key, FileChange.ADDED, _digest(by_key[key])) for key in new]
-    found += [
-        Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
-        for change in diff.changed
-        if change.fields and (not change.kept or change.status in HELD)
-    ]
+    for change in diff.changed:
+        one = Difference(change.key, FileChange.EDITED, _digest(by_key[change.key]))
+        if change.fields and (not change.kept or change.status in HELD or one in rejected):
+            found.append(one)
     edited = {one.key for one in found}
     found += [
         Difference(one.key, FileChange.EDITED, one.box) for one in diff.renamed if one.key not in edited
@@ -298,15 +305,15 @@ def judge(
     for one in found:
         why = ""
         before = known.get(one)
-        lasts = one.key in stood or one.key in facts.in_review
+        lasts = one.key in stood or one.key in facts.unpublished
         if before and (before.rejected or not before.passing or lasts):
             waits.append(_as_now(before, stood, status, facts))
             continue
-        anew = facts.git or one.key in facts.edited or one.key in facts.again or one.key in facts.in_review
+        anew = facts.git or one.key in facts.edited or one.key in facts.again or one.key in facts.unpublished
         if anew or one not in fresh:
             why = _brake(one, status, facts, many)
         if why:
-            asked = FileConflict.of(one, why, facts.now_ms, passing=one.key in facts.in_review)
+            asked = FileConflict.of(one, why, facts.now_ms, passing=why in UNPUBLISHED.values())
             waits.append(_as_now(asked, stood, status, facts))
         else:
             since_s = fresh.get(one, facts.mono_s - (facts.settle_s if before else 0.0))
@@ -416,7 +423,7 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
     """Why a person is to look at it first; empty: nothing speaks against it."""
     if one.key in facts.by_settings and (one.kind is FileChange.EDITED or is_barrier(one.key)):
         return ""
-    if why := _which_task(one, facts) or _told_in_review(one, facts):
+    if why := _which_task(one, facts):
         return why
     if one.kind is FileChange.CLEARED:
         return "its box was cleared, and it is done: is it to be done again, as the file has it now?"
@@ -430,9 +437,9 @@ def _brake(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts, 
         return f"{many} boxes were ticked or taken out at once"
     if one.kind in {FileChange.EDITED, FileChange.REMOVED} and facts.unwatched:
         return "it was changed before this crew watched the file"
-    if one.kind is FileChange.REMOVED and status.get(one.key) is TaskStatus.PAUSED:
-        return PAUSED_OUT
-    return _unproved(status[one.key], facts) if one.kind is FileChange.TICKED else ""
+    if one.kind is FileChange.TICKED and (why := _unproved(status[one.key], facts)):
+        return why
+    return _told_of_pause(one, status, facts)
 
 
 def _which_task(one: Difference, facts: SyncFacts) -> str:
@@ -447,8 +454,12 @@ def _which_task(one: Difference, facts: SyncFacts) -> str:
     return facts.again.get(one.key, "") if one.kind is FileChange.ADDED else ""
 
 
-def _told_in_review(one: Difference, facts: SyncFacts) -> str:
-    return IN_REVIEW.get(one.kind, "") if one.key in facts.in_review else ""
+def _told_of_pause(one: Difference, status: Mapping[str, TaskStatus], facts: SyncFacts) -> str:
+    """Comes last: once the pause is over nothing else would speak against it."""
+    if one.key in facts.unpublished:
+        return UNPUBLISHED.get(one.kind, "")
+    paused_out = one.kind is FileChange.REMOVED and status.get(one.key) is TaskStatus.PAUSED
+    return PAUSED_OUT if paused_out else ""
 
 
 def _unproved(status: TaskStatus, facts: SyncFacts) -> str:

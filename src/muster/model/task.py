@@ -49,6 +49,11 @@ def was_taken_out(error: str) -> bool:
     return error.partition(":")[0] == REMOVED
 
 
+def was_cancelled(error: str) -> bool:
+    """By a person, also where its plan's file has taken it out since."""
+    return error.removeprefix(f"{REMOVED}: ").startswith(CANCELLED)
+
+
 PERSON = "person"
 """`TaskFields.review` of a task whose work a person accepts; no agent can have this name."""
 

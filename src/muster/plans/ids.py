@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import NamedTuple
 
-from muster.model.edits import free_name, short_slug
+from muster.model.names import free_name, short_slug
 
 from . import attributes
 from .attributes import Attributes

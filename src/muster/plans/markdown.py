@@ -185,24 +185,59 @@ def marked(text: str, marks: Mapping[int, str]) -> bytes:
     return "".join([*pieces, text[end:]]).encode(errors="surrogateescape")
 
 
-_CONFLICT = re.compile(
-    rb"^<{7}(?: .*|\r)?\n((?:.*\n)*?)(?:\|{7}(?: .*|\r)?\n(?:.*\n)*?)?={7}\r?\n((?:.*\n)*?)>{7}(?: .*|\r)?$\n?",
-    re.MULTILINE,
-)
-"""With what either side has there."""
+_NEXT_MARKS = {b"<": b"|=", b"|": b"=", b"=": b">"}
+"""By the mark of git's that begins a part of a conflict, those that may end it."""
+
+
+def _mark(line: bytes) -> bytes:
+    """Which of git's marks of a conflict the line is, as one character; empty for none."""
+    first = line[:1]
+    if first not in {b"<", b"|", b"=", b">"} or line[:7] != first * 7:
+        return b""
+    rest = line[7:].rstrip(b"\r")
+    return first if not rest or (first != b"=" and rest[:1] == b" ") else b""
+
+
+def _conflict(data: bytes) -> tuple[int, tuple[bytes, bytes]] | None:
+    """The line of the first whole conflict of git's, and the text as either side has it; None without one."""
+    ours: list[bytes] = []
+    theirs: list[bytes] = []
+    parts: dict[bytes, list[bytes]] = {}
+    whole: list[bytes] = []  # all lines since a conflict has begun, which perhaps does not end
+    part, began, first = b"", 0, 0
+    for number, line in enumerate(data.split(b"\n"), 1):
+        mark = _mark(line)
+        if mark == b"<":
+            ours += whole
+            theirs += whole
+            part, began, whole, parts = mark, number, [line], {b"<": [], b"|": [], b"=": []}
+        elif part and mark and mark in _NEXT_MARKS[part]:
+            whole.append(line)
+            part = mark
+            if mark == b">":
+                ours += parts[b"<"]
+                theirs += parts[b"="]
+                part, whole, first = b"", [], first or began
+        elif part:
+            whole.append(line)
+            parts[part].append(line)
+        else:
+            ours.append(line)
+            theirs.append(line)
+    return (first, (b"\n".join([*ours, *whole]), b"\n".join([*theirs, *whole]))) if first else None
 
 
 def decode(data: bytes, file: str) -> str:
     """`data` as text, byte order mark included.  Raises BadPlan with the line that is not UTF-8, or where git has
     left a conflict: both sides of it would be tasks."""
     try:
-        if b"<<<<<<<" in data and (found := _CONFLICT.search(data)):
-            line = data.count(b"\n", 0, found.start()) + 1
+        if b"<<<<<<<" in data and (found := _conflict(data)):
+            line, sides = found
             error = BadPlan(
                 f"{file}:{line}: git has left a conflict there; nothing of the file is taken in or ticked",
                 "Keep what is right between <<<<<<< and >>>>>>>, without these lines, and save the file.",
             )
-            error.sides = tuple(_CONFLICT.sub(rb"\%d" % side, data) for side in (1, 2))
+            error.sides = sides
             raise error
         return data.decode()
     except UnicodeDecodeError as error:

@@ -21,6 +21,7 @@ from muster.model.durations import parse_duration
 from muster.model.errors import BadInput, MusterError, NotFound, Unavailable, WaitTimeout
 from muster.model.numbers import PAGE_BYTES
 from muster.model.states import FINAL, TaskStatus
+from muster.model.task import was_cancelled
 from muster.model.views import EventView, TaskDetail, TaskView
 from muster.sdk.errors import TaskCancelled, TaskEnded, TaskFailed
 from muster.sdk.values import convert, encode
@@ -219,7 +220,7 @@ def outcome(found: TaskDetail, kind: Any) -> Any:
     task = found.task
     if task.status is TaskStatus.COMPLETED or (task.status is TaskStatus.ARCHIVED and not task.error):
         return None if found.result is None else _result(found, kind)
-    cancelled = task.status is TaskStatus.CANCELLED or task.error.startswith("cancelled")
+    cancelled = task.status is TaskStatus.CANCELLED or was_cancelled(task.error)
     ended: type[TaskEnded] = TaskCancelled if cancelled else TaskFailed
     kept = f"muster task show {task.id}; muster task retry {task.id}"
     word = "was cancelled" if cancelled else "failed"

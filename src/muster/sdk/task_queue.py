@@ -26,6 +26,7 @@ from muster.model import commands as c
 from muster.model.answers import ClaimedJob
 from muster.model.errors import BadInput, Conflict, MusterError, NotFound
 from muster.model.states import ErrorKind, TaskStatus
+from muster.model.task import was_cancelled
 from muster.model.views import TaskView
 from muster.sdk import asking
 from muster.sdk.errors import TaskCancelled, TaskEnded
@@ -401,7 +402,7 @@ def _status(view: TaskView) -> QueueStatus:
     if view.status in (_T.PENDING, _T.ABORTED) and view.error_kind is ErrorKind.LOST:
         return QueueStatus.STALLED
     if view.status is _T.ARCHIVED and view.error:
-        return QueueStatus.CANCELLED if view.error.startswith("cancelled") else QueueStatus.FAILED
+        return QueueStatus.CANCELLED if was_cancelled(view.error) else QueueStatus.FAILED
     return _STATUS[view.status]
 
 

@@ -200,7 +200,9 @@ def _cron(name: str, options: FunctionOptions, signature: inspect.Signature) -> 
     """Raises BadInput where it cannot be read, or where nobody knows what to call the function with."""
     expression = options.get("cron")
     if expression is None:
-        if without := sorted(_OF_A_CRON & options.keys()):
+        if without := sorted(
+            name for name, value in options.items() if name in _OF_A_CRON and value is not None
+        ):
             raise BadInput(f"{without[0]} of task {name} says nothing without a cron", "@app.task(cron=...)")
         return None
     if needs := _needed(signature):

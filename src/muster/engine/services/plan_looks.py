@@ -31,6 +31,7 @@ from muster.model.views import TaskView
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.store import Reads
 
+_AT_REST = frozenset(TaskStatus) - HELD - {TaskStatus.COMPLETED, TaskStatus.ARCHIVED}
 GONE_S = 10.0
 """A file that is not there for so long is not being saved: it was moved, or deleted."""
 
@@ -170,10 +171,11 @@ class Compared(NamedTuple):
     ) -> SyncFacts:
         """What is known beside the file and the plan; `edited` is what is kept of edits elsewhere, and
         `watched` whether somebody looked at the file before."""
-        in_review = [
+        unpublished = [
             key
             for key, task in self.kept.items()
-            if task.paused_reason is PauseReason.REVIEW or (isinstance(task, KeptTask) and task.accepted)
+            if task.paused_reason is PauseReason.REVIEW
+            or (isinstance(task, KeptTask) and task.done_epoch is not None and task.status in _AT_REST)
         ]
         return SyncFacts(
             now_ms=now_ms,
@@ -191,7 +193,7 @@ class Compared(NamedTuple):
             groups=groups_told(self.whole),
             again=used_again(self.specs, self.whole),
             by_settings=self.by_settings,
-            in_review=in_review,
+            unpublished=unpublished,
         )
 
     def refused(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from muster.engine.services.plan_looks import Compared
 from muster.model.errors import BadPlan
 from muster.model.held_back import lets_begin
@@ -14,12 +16,15 @@ from muster.ports.files import PlanBytes
 
 async def held_between(
     error: BadPlan | OSError, state: SyncState, compare: Callable[[PlanBytes], Awaitable[Compared]]
-) -> dict[int, PauseReason] | None:
-    """What was held, and what either side of the conflict says otherwise; None where that is all held already."""
-    held, begins = dict(state.otherwise), False
+) -> SyncState | None:
+    """With what was held, and what either side of the conflict says otherwise; None where all of it is held."""
+    held, done, begins = dict(state.otherwise), {*state.done_otherwise}, False
     for data in error.sides if isinstance(error, BadPlan) else ():
         side = PlanBytes(data, (0, 0, 0), written=False, text="", boxes={}, restored=False)
         compared = await compare(side)
-        held |= dict.fromkeys(compared.otherwise(state, state.conflicts, compared.found), PauseReason.FILE)
+        new = compared.not_asked(state)
+        held |= dict.fromkeys(compared.otherwise(state, state.conflicts, new), PauseReason.FILE)
+        done |= {*(compared.done_otherwise or ())}
         begins = begins or lets_begin(held, compared.kept)
-    return held if begins or held != state.otherwise else None
+    after = replace(state, otherwise=held, done_otherwise=tuple(sorted(done)))
+    return after if begins or after != state else None

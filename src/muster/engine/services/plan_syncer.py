@@ -160,8 +160,9 @@ class PlanSyncer(WorkspaceService):
 
     async def _consider(self, plan: Plan, known: KnownFile, glance: Glance, now_ms: int, event: int) -> None:
         mark, ours, head = glance
-        if known.redoes and event != known.event:
-            known.waits |= bool((await self._reads.sync_state(plan.id)).otherwise)  # it is to be done again
+        if known.redoes and event != known.event and not (known.waits or known.fresh):
+            known.waits = bool((await self._reads.sync_state(plan.id)).otherwise)  # one is to be done again
+            known.event = known.event if known.waits else event
         ripe = any(at_s <= self._now_s for at_s in self._ripens(known))
         stirred = event != known.event and (known.waits or bool(known.fresh)) and self._now_s >= known.rests_s
         if mark is None:
@@ -202,8 +203,8 @@ class PlanSyncer(WorkspaceService):
             known.unheld = True
             state = await self._reads.sync_state(plan.id)
             problem = file_gone(plan, await self._reads.kept_tasks(plan.id))
-            if state.problem != problem or state.otherwise:
-                await self._keep(plan, replace(state, problem=problem), held={})
+            if state.problem != problem or state.otherwise or state.done_otherwise:
+                await self._keep(plan, replace(state, problem=problem, done_otherwise=()), held={})
 
     async def _keep(
         self,
@@ -256,11 +257,11 @@ class PlanSyncer(WorkspaceService):
                 compared = await self._compare(plan, state)
             except (BadPlan, OSError) as error:
                 names = await self._reads.box_names(plan.id)
-                held = await held_between(
+                after = await held_between(
                     error, state, lambda side: self._compare_all(plan, side, names, state)
                 )
-                if held is not None:
-                    await self._keep(plan, state, held=held)
+                if after is not None:
+                    await self._keep(plan, after, held=after.otherwise)
                 return False  # the next look tells
             if compared.problem:
                 return False
@@ -320,7 +321,7 @@ class PlanSyncer(WorkspaceService):
         same = await namesakes(self._reads, plan.id, command, known, keys=new, now_ms=now_ms)
         moved = await self._left(same)
         beside = frozenset(one.key for one in same) - {one.key for one in moved}
-        found = differences(specs, by_key, diff, due)
+        found = differences(specs, by_key, diff, due, state.conflicts)
         # Where nobody knows what the file said before, what it leaves open may be of other settings.
         settings = changed_by_settings(diff.changed, known.tasks)
         by_settings = frozenset[str]() if state.text else settings
@@ -340,7 +341,7 @@ class PlanSyncer(WorkspaceService):
             settled,
             identity.joined,
             by_settings=by_settings,
-            done_otherwise=done_otherwise(diff.changed, by_key, settings),
+            done_otherwise=done_otherwise(diff.changed, by_key, settings, found),
         )
 
     async def _tasks(self, plan: Plan, keys: Iterable[str]) -> dict[str, TaskView]:
@@ -416,8 +417,9 @@ class PlanSyncer(WorkspaceService):
         gone = is_gone(error)
         if state.problem != str(error):
             log.warning("plan %s is not in step with its file: %s", plan.name, error)
-        if state.problem != str(error) or (gone and state.otherwise):
-            await self._keep(plan, replace(state, problem=str(error)), held={} if gone else None)
+        after = replace(state, problem=str(error), done_otherwise=() if gone else state.done_otherwise)
+        if after != state or (gone and state.otherwise):
+            await self._keep(plan, after, held={} if gone else None)
         return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
@@ -452,7 +454,9 @@ class PlanSyncer(WorkspaceService):
                     apart = frozenset(one.task.id for one in compared.moved)
                     command = replace(command, actor=actor, apart=apart)
                 await self._applier.accept(command, kept, found, current, actor)
-            after, marks = decided(compared.answered(state, chosen), chosen, found, accept=accept)
+            after, marks = decided(
+                compared.answered(state, chosen) if accept else state, chosen, found, accept=accept
+            )
             word = "accepted" if accept else "rejected"
             done = f"{word}: {listed(one.key for one in chosen)}" if chosen else ""
             left = compared.not_asked(state)

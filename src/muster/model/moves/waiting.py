@@ -152,7 +152,7 @@ def cancel(task: Task, facts: Facts, command: c.Cancel, now: Now) -> Decision:
 
 _BEGINS_INSTEAD = {
     TaskStatus.ARCHIVED: "add it anew under another name: muster task add TITLE --key KEY",
-    TaskStatus.PAUSED: "muster task resume {}",
+    TaskStatus.PAUSED: "muster why {} names what lets it go on",
 }
 
 

@@ -72,7 +72,10 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
         case asyncpg.UniqueViolationError() if error.constraint_name in RACES:
             return Contended(f"another server was faster ({error}); nothing was written", "try again")
         case asyncpg.PostgresError() if isinstance(error, _CONTENDED) or error.sqlstate == LATE:
-            return Contended(f"{_in_the_way(error)} ({error}); nothing was written", "try again")
+            fix = "try again"
+            if isinstance(error, asyncpg.QueryCanceledError):
+                fix += "; muster doctor names a statement_timeout that is too short"
+            return Contended(f"{_in_the_way(error)} ({error}); nothing was written", fix)
         case asyncpg.DiskFullError():
             return StoreFull(
                 f"the disk of the database on {host} is full ({error}); nothing was written",
