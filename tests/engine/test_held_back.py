@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
-from engine_rig import FixedChance, Rig, complete
+from engine_rig import FixedChance, Rig
 from msgspec.structs import replace
 from plan_world import World
 
@@ -179,110 +178,6 @@ def test_what_a_person_brings_back_is_held_again(world: World) -> None:
         assert held(world) == set()
         assert world.rig.do(back(task_id=number, actor="ada")).status == "PAUSED", "that is said at once"
         assert held(world) == {"a"}
-
-
-@pytest.mark.parametrize("quick", [True, False])
-def test_what_is_done_again_is_done_as_its_box_says_by_now(world: World, *, quick: bool) -> None:
-    number = world.rig.id("p/a")
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(40)
-    world.write("] A", "] Another")
-    world.pass_s(4 if quick else 60)
-    assert world.conflicts == {} and world.statuses["a"] == "COMPLETED"
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    assert held(world) == {"a"}
-    world.pass_s(60)
-    assert held(world) == set() and world.conflicts == {} and world.statuses["a"] == "PENDING"
-    assert [job.title for job in world.rig.claim()] == ["Another"]
-
-
-def test_a_rejected_edit_stays_so_once_the_task_is_done(world: World) -> None:
-    number = world.rig.id("p/a")
-    world.write("] A", "] Another")
-    world.restart()
-    world.pass_s(3)
-    asyncio.run(world.syncer.decide("p", False, ["a"], "ada"))
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(60)
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    world.pass_s(60)
-    assert held(world) == set() and [job.title for job in world.rig.claim() if job.key == "a"] == ["A"]
-
-
-def test_what_is_done_otherwise_is_not_held_for_a_file_that_is_gone(world: World) -> None:
-    number = world.rig.id("p/a")
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(40)
-    world.write("] A", "] Another")
-    world.pass_s(60)
-    world.path.unlink()
-    world.pass_s(60)
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    assert held(world) == set() and world.statuses["a"] == "PENDING"
-
-
-def test_a_cleared_box_that_a_person_sets_back_is_still_done_otherwise(world: World) -> None:
-    number = world.rig.id("p/a")
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(3)
-    world.write("[x] A", "[ ] Another")
-    world.pass_s(40)
-    assert "is it to be done again" in world.conflicts["a"]
-    asyncio.run(world.syncer.decide("p", False, ["a"], "ada"))
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    assert held(world) == {"a"}
-
-
-def test_the_store_is_not_asked_at_each_look_for_what_is_done_otherwise(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(40)
-    world.write("] A", "] Another")
-    world.pass_s(60)
-    world.rig.do(Pause(task_id=world.rig.id("p/b"), actor="ada"))
-    world.pass_s(3)
-    asked, sync_state = [], world.rig.reads.sync_state
-
-    async def counted(plan_id: int) -> Any:
-        asked.append(plan_id)
-        return await sync_state(plan_id)
-
-    monkeypatch.setattr(type(world.rig.reads), "sync_state", staticmethod(counted))
-    world.syncer._reads = world.rig.reads
-    world.pass_s(20)
-    assert asked == []
-
-
-def test_what_is_done_between_conflict_markers_is_held_when_it_is_to_be_done_again(world: World) -> None:
-    number = world.rig.id("p/a")
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(40)
-    was = "- [x] A {#a}\n"
-    assert was in world.text
-    world.write(was, f"<<<<<<< HEAD\n{was}=======\n- [x] Another {{#a}}\n>>>>>>> other\n")
-    world.pass_s(5)
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    assert held(world) == {"a"}
-
-
-def test_a_look_that_saw_it_done_frees_nothing_that_is_to_be_done_again(world: World) -> None:
-    number = world.rig.id("p/a")
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(40)
-    world.write("] A", "] Another")
-    world.pass_s(60)
-    (plan,) = drive(world.rig.reads.plan_sources())
-    seen = drive(world.rig.reads.sync_state(plan.id))
-    assert seen.done_otherwise == (number,)
-    world.rig.do(Retry(task_id=number, actor="ada"))
-    world.rig.do(SetSync(plan_id=plan.id, state=seen, otherwise={}))
-    assert held(world) == {"a"}
-    world.pass_s(60)
-    world.rig.do(complete(world.claim("a")))
-    world.pass_s(60)
-    last = drive(world.rig.reads.sync_state(plan.id))
-    assert (last.otherwise, last.done_otherwise) == ({}, ())
 
 
 def test_a_lost_attempt_is_not_begun_again_as_it_was(world: World) -> None:
