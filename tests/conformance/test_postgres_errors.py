@@ -9,7 +9,7 @@ import asyncpg
 import pytest
 
 from muster.model.errors import Contended, StoreAway
-from muster.stores.postgres.faults import classify
+from muster.stores.postgres.faults import classify, given_up
 
 Use = Callable[[asyncpg.Connection], Awaitable[object]]
 
@@ -64,6 +64,12 @@ def raised(url: str, use: Use) -> BaseException:
 @pytest.mark.parametrize("use", [closed, closed_in_a_transaction, left_open, read_only])
 def test_a_connection_that_has_ended_is_a_store_that_is_away(postgres: str, use: Use) -> None:
     assert isinstance(classify(raised(postgres, use)), StoreAway)
+
+
+def test_a_database_that_is_read_only_answers_and_takes_no_writes(postgres: str) -> None:
+    away = classify(raised(postgres, read_only))
+    assert isinstance(away, StoreAway) and "takes no writes" in away.message
+    assert "muster doctor" in given_up(away, None).hint
 
 
 def test_a_statement_that_was_broken_off_is_tried_again(postgres: str) -> None:

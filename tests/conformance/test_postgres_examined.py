@@ -113,6 +113,10 @@ def test_a_sound_database_is_said_to_be_so(database: Database) -> None:
 
 
 WRONG: dict[str, tuple[str, str]] = {
+    **{
+        f"ALTER {whose} SET default_transaction_read_only = on": ("PostgreSQL", "it takes no writes")
+        for whose in ("SYSTEM", "DATABASE muster", "ROLE muster", "ROLE muster IN DATABASE muster")
+    },
     "ALTER SYSTEM SET fsync = off": ("commits", "fsync off"),
     "ALTER SYSTEM SET full_page_writes = off": ("commits", "full_page_writes off"),
     "ALTER SYSTEM SET synchronous_standby_names = 'nobody'": ("standby", "every write waits"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import logging
 from collections.abc import Callable
@@ -10,11 +11,21 @@ import msgspec
 
 from muster.model.errors import MusterError, StoreFault
 from muster.ports.hooks import Post
+from muster.stores.postgres.faults import may_pass
 
 log = logging.getLogger(__name__)
 
 AWAY, HALTED, BACK = "store.away", "store.halted", "store.back"
 _HEADERS = {"content-type": "application/json", "user-agent": "muster"}
+
+
+def problem_of(look: asyncio.Task[None]) -> MusterError | None:
+    """What it has found, once it has ended."""
+    try:
+        look.result()
+    except MusterError as error:
+        return may_pass(error)
+    return None
 
 
 class StoreWatch:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from muster.app.away_watch import StoreWatch
+from muster.app.away_watch import StoreWatch, problem_of
 from muster.app.channels import channels_of, plans_of
 from muster.app.engine_settings import policy_of, retention_of
 from muster.app.guest_owner import GuestOwner
@@ -82,6 +82,7 @@ from muster.ports.vault import Vault
 from muster.ports.works import Works
 from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
+from muster.stores.postgres.faults import TRIED_AGAIN
 from muster.stores.postgres.files import ARTIFACT, FileKey, Part, PostgresFiles
 from muster.stores.postgres.store import PostgresStore
 from muster.web.backend import Backend
@@ -253,9 +254,9 @@ class Server:
                 # One that stands still ends no call: it is not to be waited for here.
                 looking = looking or asyncio.create_task(self.store.look())
                 await asyncio.wait({looking}, timeout=LOOKING_S)
-                problem: MusterError | None = StoreAway("PostgreSQL does not answer", "it is tried again")
+                problem: MusterError | None = StoreAway("PostgreSQL does not answer", TRIED_AGAIN)
                 if looking.done():
-                    problem, looking = _outcome(looking) or self.store.unwritable, None
+                    problem, looking = problem_of(looking) or self.store.unwritable, None
                 if problem is not None and str(problem) != stalled:
                     log.warning("%s", problem)
                 stalled = str(problem or "")
@@ -417,7 +418,7 @@ class Server:
     def unwritable(self) -> MusterError | None:
         """Why nothing can be written now: that, a full disk, or a database that does not answer or is held up."""
         away = self._led.away
-        return self.store.unwritable or (StoreAway(away, "it is tried again") if away else None)
+        return self.store.unwritable or (StoreAway(away, TRIED_AGAIN) if away else None)
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         return await self._files.read(FileKey(task_id, epoch, ARTIFACT, name))
@@ -473,14 +474,6 @@ class Server:
             f"no server that shares its store follows a plan's file; {plan} was not changed",
             "muster plan add FILE --update sends what has changed in it, muster plan tick FILE ticks its boxes",
         )
-
-
-def _outcome(looking: asyncio.Task[None]) -> MusterError | None:
-    try:
-        looking.result()
-    except MusterError as error:
-        return error
-    return None
 
 
 class NobodyHere:

@@ -13,7 +13,7 @@ from muster.config.project import Project
 from muster.config.settings import ServeSettings
 from muster.config.values import STORES, has_password, without_password, without_stars
 from muster.hosts.addresses import database_flaw
-from muster.model.errors import BadInput, Forbidden, MusterError, NotFound
+from muster.model.errors import BadInput, Forbidden, MusterError, NotFound, StoreAway
 from muster.model.findings import Check
 from muster.ports.store_clock import apart
 
@@ -24,6 +24,8 @@ def guarded(name: str, check: Callable[[], Check]) -> Check:
     """A check that cannot be made is a failed one; the others still tell what they can."""
     try:
         return check()
+    except StoreAway as error:  # the database is asked itself
+        return Check(name, False, error.message, "what PostgreSQL says, below")
     except MusterError as error:
         return Check(name, False, error.message, error.hint)
     except OSError as error:
@@ -133,7 +135,9 @@ def wrong_clocks(connection: Connection) -> Iterator[Check]:
 def _leader(project: Project, pid: int | None) -> Check:
     told = _coordinator(project)
     if told["problem"]:
-        return Check("leader", False, told["problem"], "see the log of each server")
+        return Check(
+            "leader", False, told["problem"], "what PostgreSQL says, below; else the log of each server"
+        )
     who = f"this server, pid {pid}, term {told['term']}" if told["term"] else told["leader"]
     if not who:
         return Check("leader", False, "none is known to this server", "wait 15 s, and ask again")

@@ -45,6 +45,7 @@ def gather(context: Context) -> Json:
         "crew": status["crew"],
         "owner": None if context.direct else told["owner"],
         "halted": told["halted"],
+        "unwritable": told.get("unwritable"),
         "tasks": sum(counts.values()),
         "counts": counts,
         "plans": status["plans"],
@@ -100,6 +101,9 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
     if answer["halted"] is not None and args.rewound is None:
         screen.line(f"{screen.badge('failed', 'store halted')}: {clean(answer['halted']['message'])}")
         screen.line(f"  next: {clean(answer['halted']['hint'])}")
+    elif (held_up := answer["unwritable"]) is not None and args.rewound is None:
+        screen.line(f"{screen.badge('failed', 'nothing is written')}: {clean(held_up['message'])}")
+        screen.line(f"  next: {clean(held_up['hint'])}")
     if any(plan["counts"] for plan in answer["plans"]):
         _show_plans(answer["plans"], screen)
     else:

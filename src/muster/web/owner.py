@@ -7,7 +7,7 @@ import os
 from msgspec import Struct
 
 from muster import __version__
-from muster.model.errors import BadInput
+from muster.model.errors import BadInput, MusterError
 from muster.model.views import StatusView
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, json_reply
@@ -47,6 +47,8 @@ class OwnerProcess(Struct, frozen=True, kw_only=True, rename="camel"):
 class Status(Struct, frozen=True, kw_only=True, rename="camel"):
     owner: OwnerProcess
     halted: Halted | None
+    unwritable: Halted | None
+    """Why nothing can be written at this moment, halted or not."""
     status: StatusView
 
 
@@ -89,7 +91,7 @@ async def ready(web: Backend) -> Reply:
 async def owner(web: Backend) -> OwnerBrief:
     """Asks nothing of the store."""
     at, login = web.owner.listening, web.owner.login
-    return OwnerBrief(pid=os.getpid(), halted=_halted(web), listening=at, login=login)
+    return OwnerBrief(pid=os.getpid(), halted=_why(web.owner.halted()), listening=at, login=login)
 
 
 @routes.get("/api/v1/status")
@@ -98,11 +100,15 @@ async def status(web: Backend) -> Status:
     process = OwnerProcess(
         pid=os.getpid(), version=__version__, started_at_ms=web.owner.started_at_ms, term=web.owner.term
     )
-    return Status(owner=process, halted=_halted(web), status=await web.queries.status())
+    return Status(
+        owner=process,
+        halted=_why(web.owner.halted()),
+        unwritable=_why(web.owner.unwritable()),
+        status=await web.queries.status(),
+    )
 
 
-def _halted(web: Backend) -> Halted | None:
-    fault = web.owner.halted()
+def _why(fault: MusterError | None) -> Halted | None:
     return Halted(fault.code, fault.message, fault.hint) if fault else None
 
 

@@ -14,7 +14,7 @@ from muster.model.errors import StoreRefused
 from muster.model.findings import Check
 from muster.stores.postgres.copy_mark import copy_mark
 from muster.stores.postgres.faults import classify, room_hint
-from muster.stores.postgres.pooling import Addresses
+from muster.stores.postgres.pooling import CLOSING_S, Addresses
 from muster.stores.postgres.schema import (
     ENGINE,
     OLDEST_SERVER,
@@ -28,7 +28,7 @@ from muster.stores.postgres.schema import (
     schema_of,
 )
 from muster.stores.postgres.statements import for_all, load
-from muster.stores.postgres.store import CLOSING_S, READERS, WRITERS, session_settings
+from muster.stores.postgres.store import READERS, WRITERS, session_settings
 
 CONNECTIONS = WRITERS + 2 * READERS
 """Of one server at most."""
@@ -116,10 +116,22 @@ async def _server(asked: _Asked) -> list[Check]:
         fix = "name the primary in the address (target_session_attrs=read-write finds it among several hosts)"
         return [Check("PostgreSQL", False, "a standby, which takes no writes", fix)]
     if await asked.own.fetchval("SHOW transaction_read_only") == "on":
-        user, database = await asked.row("who")
-        fix = f"ALTER DATABASE {database} RESET default_transaction_read_only; and the same for ROLE {user}"
-        return [Check("PostgreSQL", False, "every transaction is read-only, so it takes no writes", fix)]
+        return [await _read_only(asked)]
     return [Check("PostgreSQL", True, f"{version.major}.{version.micro}")]
+
+
+async def _read_only(asked: _Asked) -> Check:
+    user, database = await asked.row("who")
+    whose = await asked.plain.fetchval(_SQL["read_only_by"])
+    owner = {"database": f"DATABASE {database}", "user": f"ROLE {user}"}
+    owner["database user"] = f"ROLE {user} IN DATABASE {database}"
+    said = "it takes no writes: each transaction is read-only"
+    if whose in owner:
+        mends = f"ALTER {owner[whose]} RESET default_transaction_read_only;"
+    else:
+        mends = "ALTER SYSTEM SET default_transaction_read_only = off; SELECT pg_reload_conf();"
+    # The session that mends it begins as read-only as all others.
+    return Check("PostgreSQL", False, said, _super(f"SET default_transaction_read_only = off; {mends}"))
 
 
 async def _commits(asked: _Asked) -> list[Check]:

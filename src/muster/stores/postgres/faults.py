@@ -60,7 +60,8 @@ _REFUSED = (
 )
 
 
-TRIED_AGAIN = "it is tried again"
+TRIED_AGAIN = "the server goes on by itself once it can; what is in its way: muster doctor, in its folder"
+TAKES_NO_WRITES = "PostgreSQL takes no writes, each transaction is read-only; nothing was written"
 _OF_ONE = re.compile(r'(database|role) "([^"]*)"')
 
 
@@ -95,7 +96,7 @@ def classify(error: BaseException, *, committing: bool = False, host: str = "its
             return BadInput("a text holds a character that cannot be stored (NUL); nothing was changed")
         case asyncpg.PostgresError() if isinstance(error, _REFUSED):
             return StoreFault(f"PostgreSQL refuses: {error}; nothing was changed", "muster doctor")
-        case _ if isinstance(error, _AWAY) or _is_closed(error):
+        case _ if isinstance(error, _AWAY) or is_closed(error):
             return _lost(error, committing=committing)
     return None
 
@@ -109,7 +110,7 @@ def _in_the_way(error: asyncpg.PostgresError) -> str:
     return "another server was in the way"
 
 
-def _is_closed(error: BaseException) -> bool:
+def is_closed(error: BaseException) -> bool:
     """asyncpg says in words alone that a connection has ended; a program's own error has the same class."""
     return isinstance(error, asyncpg.InterfaceError) and str(error).endswith(_ENDED)
 
@@ -123,7 +124,15 @@ def _lost(error: BaseException, *, committing: bool) -> MusterError:
         )
     if isinstance(error, asyncpg.TooManyConnectionsError):
         return StoreAway(f"PostgreSQL has no connection left ({said}); nothing was written", TRIED_AGAIN)
+    if isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+        return StoreAway(TAKES_NO_WRITES, TRIED_AGAIN)
     return StoreAway(f"PostgreSQL does not answer ({said}); nothing was written", TRIED_AGAIN)
+
+
+def may_pass(error: MusterError) -> MusterError:
+    """The same, where a server that is up goes on by itself once it is let in again: as a store that is away."""
+    refused = isinstance(error, StoreFault) and isinstance(error.__cause__, _REFUSED)
+    return StoreAway(error.message, error.hint) if refused else error
 
 
 def given_up(away: StoreAway, cause: BaseException | None) -> StoreAway:
@@ -133,6 +142,8 @@ def given_up(away: StoreAway, cause: BaseException | None) -> StoreAway:
     fix = "start PostgreSQL, or see that it can be reached from here"
     if isinstance(cause, asyncpg.TooManyConnectionsError):
         fix = room_hint(cause)
+    elif away.message == TAKES_NO_WRITES:
+        fix = "muster doctor --store ADDRESS says what makes it so"
     return StoreAway(away.message, f"{fix}; then try again")
 
 

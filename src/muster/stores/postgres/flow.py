@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from muster.model.errors import Contended, StoreAway, Unavailable
+from muster.stores.postgres.faults import TRIED_AGAIN
 
 HELD_UP_S = 5.0
 """A server asks who leads every 2 s: where nothing is taken for so long, nothing is taken."""
@@ -29,6 +30,8 @@ class Flow:
         self._ended_s = float("-inf")
         self._since_s = 0.0
         """The last time that something was taken, or was first tried after a rest."""
+        self._refusal: StoreAway | None = None
+        """Why the last one was not taken, where that was told."""
         self._held: tuple[str, int] | None = None
         self._held_s = 0.0
 
@@ -44,6 +47,7 @@ class Flow:
             answered = True
         except Exception as error:
             answered = _is_answer(error)
+            self._refusal = error if isinstance(error, StoreAway) else None
             raise
         finally:
             self._open -= 1
@@ -65,10 +69,11 @@ class Flow:
         if self._held is not None and now_s - self._held_s > HELD_UP_S:
             table, pid = self._held
             said = f"process {pid} of PostgreSQL keeps everybody from the table {table}"
-            return StoreAway(said, f"it is tried again; SELECT pg_terminate_backend({pid}) ends that process")
+            return StoreAway(said, f"{TRIED_AGAIN}; SELECT pg_terminate_backend({pid}) ends that process")
         if self._rests or now_s - self._since_s <= HELD_UP_S:
             return None
-        return StoreAway(f"PostgreSQL has taken nothing for more than {HELD_UP_S:.0f} s", "it is tried again")
+        silent = StoreAway(f"PostgreSQL has taken nothing for more than {HELD_UP_S:.0f} s", TRIED_AGAIN)
+        return self._refusal or silent
 
     @property
     def _rests(self) -> bool:

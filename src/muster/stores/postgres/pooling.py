@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -15,14 +16,17 @@ import asyncpg
 
 from muster.hosts.addresses import FILES, option_hint, settings_named
 from muster.hosts.keepalive import end_when_unheard
-from muster.model.errors import BadConfig, StoreAway
-from muster.stores.postgres.faults import TRIED_AGAIN, classify
+from muster.model.errors import BadConfig, CommitUnknown, StoreAway
+from muster.stores.postgres.faults import TRIED_AGAIN, classify, is_closed
+
+log = logging.getLogger(__name__)
 
 CONNECTING_S = 10.0
 """For a connection, over all servers that the address names."""
 HOST_S = 3.0
 """So long one of several is waited for before the next one is tried: a dead host does not even refuse."""
 FIRST_WAIT_S, WAIT_S_MAX = 0.1, 2.0
+CLOSING_S = 5.0
 KEEPALIVE_S, PROBE_S, PROBES = 10, 5, 3
 """A host that acknowledges nothing for so long (25 s) is gone: a connection to it ends.  One that is only slow,
 or whose server stands still, acknowledges what it is sent."""
@@ -182,3 +186,23 @@ class Connections:
 
     def terminate(self) -> None:
         self._pool.terminate()
+
+
+@contextlib.asynccontextmanager
+async def undone(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """Rolls back where the body raises in the middle of a transaction."""
+    try:
+        yield
+    except CommitUnknown:
+        connection.terminate()  # the next one waits for the standby
+        raise
+    except BaseException:
+        try:
+            if not connection.is_closed() and connection.is_in_transaction():
+                await connection.execute("ROLLBACK", timeout=CLOSING_S)
+        except Exception as error:
+            # The first error is the one to report; the server rolls back by itself when the connection is gone.
+            if not is_closed(error):
+                log.warning("rollback failed: %s", error)
+                connection.terminate()
+        raise

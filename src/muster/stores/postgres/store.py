@@ -30,7 +30,7 @@ from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.flow import Flow
 from muster.stores.postgres.known import StoreKnown
 from muster.stores.postgres.marks import LIFE_MISSING, SLOTS, DatabaseState, Marks, missing_commits
-from muster.stores.postgres.pooling import Addresses, Connections, TryLater
+from muster.stores.postgres.pooling import CLOSING_S, Addresses, Connections, TryLater, undone
 from muster.stores.postgres.reads import PostgresReads
 from muster.stores.postgres.schema import ENGINE, QUERY, SCHEMA, migrate, newest_schema
 from muster.stores.postgres.session import Session
@@ -48,7 +48,6 @@ STILL_S = 15
 """A server that says nothing for so long in the middle of a transaction is frozen: what it holds is freed."""
 LOCKED_S = 10
 """Whoever waits longer for what another transaction holds begins anew."""
-CLOSING_S = 5.0
 STATEMENTS_MAX = 1000
 RESTORING = "muster db restored was begun"
 """So the reason begins for which nobody writes until that has ended."""
@@ -112,8 +111,9 @@ class PostgresStore:
 
     async def _connect(self) -> None:
         addresses, retry = self._addresses, TryLater()
+        own = TryLater()  # a database that takes no writes may be read all the same
         self._seers = await _pool(addresses, retry, ENGINE, READERS)
-        self._writers = await _pool(addresses, retry, ENGINE, WRITERS, greet=self._greet, plans=BY_KEYS)
+        self._writers = await _pool(addresses, own, ENGINE, WRITERS, greet=self._greet, plans=BY_KEYS)
         self._readers = await _pool(addresses, retry, QUERY, READERS)
         self.reads = PostgresReads(self._seers, self._readers)
 
@@ -176,7 +176,7 @@ class PostgresStore:
         """Of the connections."""
         ending = Ending()
         try:
-            async with self._writers.acquire() as connection, _undone(connection):
+            async with self._writers.acquire() as connection, undone(connection):
                 slot = self._marks.take_slot()
                 try:
                     return await self._transact(connection, slot, ending, work, ahead)
@@ -475,25 +475,6 @@ def session_settings() -> dict[str, str]:
 
 async def _nothing_to_reset(connection: Any) -> None:
     """Whatever is set here is set for one transaction."""
-
-
-@contextlib.asynccontextmanager
-async def _undone(connection: asyncpg.Connection) -> Any:
-    """Rolls back where the body raises in the middle of a transaction."""
-    try:
-        yield
-    except CommitUnknown:
-        connection.terminate()  # the next one waits for the standby
-        raise
-    except BaseException:
-        try:
-            if not connection.is_closed() and connection.is_in_transaction():
-                await connection.execute("ROLLBACK", timeout=CLOSING_S)
-        except Exception as error:
-            # The first error is the one to report; the server rolls back by itself when the connection is gone.
-            log.warning("rollback failed: %s", error)
-            connection.terminate()
-        raise
 
 
 def _meant(error: BaseException) -> BaseException:

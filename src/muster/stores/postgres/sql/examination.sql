@@ -9,6 +9,9 @@ SELECT $clock
 -- name: halted
 SELECT reason FROM muster.halt
 
+-- name: read_only_by
+SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only'
+
 -- name: milliseconds
 SELECT setting::bigint FROM pg_settings WHERE name = ?1
 
