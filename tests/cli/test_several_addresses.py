@@ -17,6 +17,7 @@ import muster
 from cli_owner import Cli, Owner
 from far_servers import SECRET, FarOwner, far_owner
 from muster.app.remote_crew import refuse_other_work
+from muster.client import http
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection
 from muster.client.remote import ServerPlaces
@@ -96,6 +97,21 @@ def test_commands_ask_the_server_that_answers(cli: Cli, far: FarOwner, dead: str
     ran = cli("plan", "list", "--server", dead, "--server", "http://127.0.0.1:1", env=env)
     assert ran.code == 7 and f"no server answers at {dead}, http://127.0.0.1:1: " in ran.err
     assert cli("plan", "list", "--server", f"{far.url},muster.example", env=env).code == 2
+
+
+def test_each_server_is_asked_once_and_what_keeps_it_from_answering_is_told(
+    dead: str, silent: Unable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "SLOW_S", 0.1)
+    noted: list[str] = []
+    with contextlib.closing(Connection(f"{dead},{silent.url}", slow=noted.append)) as connection:
+        for _ in range(2):  # whichever it begins at
+            with pytest.raises(OwnerUnavailable) as away:
+                connection.request(ClientRequest("GET", "/api/v1/status", reply_s=0.5))
+            assert f"{dead} (Connection refused)" in str(away.value)
+            assert f"{silent.url} (timed out)" in str(away.value)
+    assert silent.asked == 2
+    assert len(noted) == 2 and f"{silent.url} has not answered" in noted[0]
 
 
 def test_an_order_that_cannot_be_carried_out_is_not_given_again_unasked(

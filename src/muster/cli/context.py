@@ -173,7 +173,7 @@ class FarContext(Context):
         return {"MUSTER_SERVER": self._server.url}
 
     def another(self) -> Connection:
-        return Connection(self._server.url, self._server.token, self._server.ca)
+        return Connection(self._server.url, self._server.token, self._server.ca, slow=note)
 
 
 def server_of(args: argparse.Namespace) -> KnownServer | None:

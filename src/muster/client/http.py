@@ -20,10 +20,12 @@ from muster.model.errors import BadInput, OwnerUnavailable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 CONNECT_S = 5.0
 REPLY_S = 30.0
+SLOW_S = 5.0
+"""Whoever waits at a terminal hears after so long that it is waited."""
 PROBE_S = 2.0
 _HEAD_BYTES_MAX = 64 << 10
 _BEGIN = b"HTTP/1."
@@ -80,14 +82,19 @@ class Connection:
         ca: str = "",
         *,
         places: ServerPlaces | None = None,
+        slow: Callable[[str], None] | None = None,
     ) -> None:
         """`path` is that of a socket, or the URLs of a store's servers as for `ServerPlaces`, of which one at a
-        time is asked, and told the `token`.  `places` are these, where others share them.
+        time is asked, and told the `token`.  `places` are these, where others share them.  `slow` hears of one
+        that takes long to answer.
 
         Raises BadInput.
         """
         self._path = os.fspath(path)
         self._places = places or places_of(self._path, ca)
+        self._slow = slow
+        self._silent: dict[ServerUrl, Exception] = {}
+        """Those of its servers that have not answered this request, and why."""
         self._token = token
         self._url: ServerUrl | None = None
         """Of the server that it is connected with."""
@@ -123,6 +130,7 @@ class Connection:
 
     def open(self) -> bool:
         """False where nobody listens.  A socket that another user has left there is as good as none."""
+        self._silent = {}
         with suppress(OSError):
             self._socket = self._connect()
         return self._socket is not None
@@ -135,6 +143,7 @@ class Connection:
         """
         several = self._places is not None and self._places.several
         others = len(self._places.every) - 1 if self._places is not None and asked.repeatable else 0
+        self._silent = {}
         while True:
             try:
                 answer = self._request(asked)
@@ -144,9 +153,13 @@ class Connection:
                 if not others:
                     return answer
             except OwnerUnavailable:
-                if not others or self._hung_up:
+                if not others or self._hung_up or self._all_silent:
                     raise
             others -= 1
+
+    @property
+    def _all_silent(self) -> bool:
+        return self._places is not None and len(self._silent) == len(self._places.every)
 
     def _request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
@@ -159,14 +172,18 @@ class Connection:
             return self._exchange(asked)
         except (Lost, OSError) as error:
             if not kept or self._hung_up or isinstance(error, TimeoutError):
-                self._lose()
-                raise nobody_at(self._path, error) from error
+                raise self._given_up(error) from error
             self.close()
         try:
             return self._exchange(asked)
         except (Lost, OSError) as error:
-            self._lose()
-            raise nobody_at(self._path, error) from error
+            raise self._given_up(error) from error
+
+    def _given_up(self, error: Exception) -> OwnerUnavailable:
+        if self._url is not None:
+            self._silent[self._url] = error
+        self._lose()
+        return nobody_at(self._path, error, self._silent if self._all_silent else None)
 
     @property
     def _left(self) -> bool:
@@ -184,10 +201,13 @@ class Connection:
         last = OSError("it has no address")
         for _ in self._places.every:
             self._url = self._places.now
+            if self._url in self._silent:  # it was asked already
+                self._places.leave(self._url)
+                continue
             try:
                 return connect(self._url, CONNECT_S)
             except OSError as error:
-                last = error
+                last = self._silent[self._url] = error
                 self._places.leave(self._url)
         raise last
 
@@ -199,14 +219,30 @@ class Connection:
         message = asked.message(prefix, **usual_headers(self._url, self._token))
         self.sent = True
         self._socket.sendall(message)
-        answer = self._read(self._socket)
+        answer = self._read(self._socket, self._first(self._socket, asked.reply_s))
         self._used = self._socket is not None
         return answer
 
-    def _read(self, source: _socket.socket) -> tuple[int, bytes]:
+    def _first(self, source: _socket.socket, reply_s: float) -> bytes:
+        """What comes first.  Who asks for what may take long waits in silence."""
+        if self._slow is None or not SLOW_S < reply_s <= REPLY_S:
+            return source.recv(65536)
+        source.settimeout(SLOW_S)
+        try:
+            return source.recv(65536)
+        except TimeoutError:
+            at = self._url.text if self._url else self._path
+            self._slow(f"{at} has not answered for {SLOW_S:.0f} s; it is waited for {reply_s:.0f} s at most")
+            source.settimeout(reply_s - SLOW_S)
+            return source.recv(65536)
+        finally:
+            source.settimeout(reply_s)
+
+    def _read(self, source: _socket.socket, part: bytes) -> tuple[int, bytes]:
+        """`part` is what has come of it."""
         data = b""
         while b"\r\n\r\n" not in data:
-            part = source.recv(65536)
+            part = source.recv(65536) if data else part
             if not part:
                 raise Lost("it closed the connection")
             data += part
@@ -302,13 +338,23 @@ def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
     return {**named, "Authorization": f"Bearer {token}"} if token else named
 
 
-def nobody_at(place: str, error: Exception) -> OwnerUnavailable:
-    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+def nobody_at(
+    place: str, error: Exception, each: Mapping[ServerUrl, Exception] | None = None
+) -> OwnerUnavailable:
+    """`each`: why none of several does, where that is known."""
+    reason = _reason(error)
     if "://" in place:
         secret = "https://, or " if place.startswith("http://") and isinstance(error, (Lost, OSError)) else ""
         hint = f"look at its address ({secret}muster context list); on its machine: muster serve"
-        return OwnerUnavailable(f"no server answers at {place.replace(',', ', ')}: {reason}", hint)
+        said = f"{place.replace(',', ', ')}: {reason}"
+        if each and len({_reason(one) for one in each.values()}) > 1:
+            said = ", ".join(f"{url.text} ({_reason(one)})" for url, one in each.items())
+        return OwnerUnavailable(f"no server answers at {said}", hint)
     return OwnerUnavailable(f"no owner answers at {place}: {reason}", "muster up")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _connect(path: str) -> _socket.socket:
