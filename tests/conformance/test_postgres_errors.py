@@ -10,7 +10,9 @@ import pytest
 
 from muster.model.errors import Contended, StoreAway
 from muster.stores.postgres.faults import classify, given_up
+from muster.stores.postgres.pooling import undone
 
+END_SESSION = "pg_terminate_backend(pg_backend_pid())"
 Use = Callable[[asyncpg.Connection], Awaitable[object]]
 
 
@@ -70,6 +72,33 @@ def test_a_database_that_is_read_only_answers_and_takes_no_writes(postgres: str)
     away = classify(raised(postgres, read_only))
     assert isinstance(away, StoreAway) and "takes no writes" in away.message
     assert "muster doctor" in given_up(away, None).hint
+
+
+@pytest.mark.parametrize("cut", ["cancelled", "ended"])
+def test_a_transaction_that_is_cut_short_is_undone_without_noise(
+    postgres: str, cut: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its server stood still for longer than its lease, or somebody has ended its session."""
+
+    async def hold(connection: asyncpg.Connection) -> None:
+        async with undone(connection):
+            await connection.execute(f"BEGIN; SELECT {'pg_sleep(60)' if cut == 'cancelled' else END_SESSION}")
+
+    async def work() -> None:
+        async with asyncpg.create_pool(postgres, min_size=1, max_size=1) as pool:
+            holds = asyncio.create_task(use(pool))
+            await asyncio.sleep(0.3)
+            holds.cancel()
+            with pytest.raises((asyncio.CancelledError, asyncpg.PostgresError, asyncpg.InterfaceError)):
+                await holds
+            assert await pool.fetchval("SELECT 1") == 1
+
+    async def use(pool: asyncpg.Pool) -> None:
+        async with pool.acquire() as connection:
+            await hold(connection)
+
+    asyncio.run(work())
+    assert not caplog.records
 
 
 def test_a_statement_that_was_broken_off_is_tried_again(postgres: str) -> None:

@@ -196,9 +196,11 @@ async def undone(connection: asyncpg.Connection) -> AsyncIterator[None]:
     except CommitUnknown:
         connection.terminate()  # the next one waits for the standby
         raise
-    except BaseException:
+    except BaseException as raised:
+        # Of one that was cut short nobody can tell yet; what is sent now waits until it has ended.
+        cut = isinstance(raised, asyncio.CancelledError)
         try:
-            if not connection.is_closed() and connection.is_in_transaction():
+            if not connection.is_closed() and (cut or connection.is_in_transaction()):
                 await connection.execute("ROLLBACK", timeout=CLOSING_S)
         except Exception as error:
             # The first error is the one to report; the server rolls back by itself when the connection is gone.
