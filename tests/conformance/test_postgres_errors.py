@@ -10,7 +10,8 @@ import pytest
 
 from muster.model.errors import Contended, StoreAway
 from muster.stores.postgres.faults import classify, given_up
-from muster.stores.postgres.pooling import undone
+from muster.stores.postgres.pooling import connected, undone
+from postgres_databases import USER, at, run_sql
 
 END_SESSION = "pg_terminate_backend(pg_backend_pid())"
 Use = Callable[[asyncpg.Connection], Awaitable[object]]
@@ -72,6 +73,17 @@ def test_a_database_that_is_read_only_answers_and_takes_no_writes(postgres: str)
     away = classify(raised(postgres, read_only))
     assert isinstance(away, StoreAway) and "takes no writes" in away.message
     assert "muster doctor" in given_up(away, None).hint
+
+
+def test_a_database_that_takes_no_connections_for_a_while_is_away(
+    postgres: str, postgres_database: str
+) -> None:
+    name = postgres_database.rpartition("/")[2]
+    run_sql(postgres, f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+    own = at(postgres_database, name, USER)
+    with pytest.raises(OSError, match="not currently accepting connections") as away:
+        asyncio.run(connected(own))
+    assert isinstance(classify(away.value), StoreAway)
 
 
 @pytest.mark.parametrize("cut", ["cancelled", "ended"])

@@ -149,6 +149,19 @@ def test_it_is_used_again_once_it_goes_on(running: Running) -> None:
     assert not link.away
 
 
+def test_of_two_that_are_away_it_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    address = address_of(f"valkey://127.0.0.1:{free_port()}/0")
+    link = ValkeyLink(address, SystemChance(), StandingClock())
+    other = ValkeyLink(address, SystemChance(), StandingClock(), beside=link)
+    with caplog.at_level(logging.INFO):
+        assert asked_often(link)[0] is asked_often(other)[0] is None
+        assert caplog.text.count("is away") == 1
+        link.succeeded()
+        assert "is there again" not in caplog.text
+        other.succeeded()
+    assert caplog.text.count("is there again") == 1
+
+
 def test_a_wrong_password_is_named_and_not_repeated(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = start_valkey(folder, None, "--protected-mode", "no")
     try:

@@ -28,7 +28,18 @@ CLOSE_S = 0.25
 class ValkeyLink:
     """Where it fails, all calls are dropped for a while: a Valkey that hangs is waited for once each time."""
 
-    def __init__(self, address: Address, chance: Chance, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        address: Address,
+        chance: Chance,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        beside: ValkeyLink | None = None,
+    ) -> None:
+        """`beside`: another one to the same Valkey; that it is away, or there again, is said once for both."""
+        self._beside = beside
+        if beside is not None:
+            beside._beside = self
         self._address = address
         self._chance = chance
         self._clock = clock
@@ -105,14 +116,18 @@ class ValkeyLink:
         return None
 
     def succeeded(self) -> None:
-        if self._in_a_row:
+        was_away, self._in_a_row, self.problem = self.away, 0, ""
+        if was_away and not self._said_by_another:
             log.info("%s is there again", self._address)
-        self._in_a_row, self.problem = 0, ""
+
+    @property
+    def _said_by_another(self) -> bool:
+        return self._beside is not None and self._beside.away
 
     async def failed(self, error: BaseException) -> None:
         self.failures += 1
         self.problem = str(error) or type(error).__name__
-        if not self._in_a_row:
+        if not self.away and not self._said_by_another:
             log.warning(
                 "%s is away: %s; everything goes on without it, and later", self._address, self.problem
             )

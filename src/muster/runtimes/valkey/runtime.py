@@ -50,7 +50,8 @@ class ValkeyRuntime:
     def __init__(self, address: Address, chance: Chance, *, server: str, namespace: str = "") -> None:
         keys = ValkeyKeys(namespace)
         self._keys = keys
-        self._link, self._hearing = ValkeyLink(address, chance), ValkeyLink(address, chance)
+        self._link = ValkeyLink(address, chance)
+        self._hearing = ValkeyLink(address, chance, beside=self._link)
         self._mouth = Mouth(self._link, keys, server, time.time)
         self._board = Board(self._link, keys, server)
         self.wakeups = ValkeyWakeups(self._mouth)

@@ -101,6 +101,8 @@ async def connected(url: str, **settings: Any) -> asyncpg.Connection:
         if not names:
             raise
         raise _unusable(f"PostgreSQL refuses its parameter {names[0]}", option_hint(names[0])) from None
+    except asyncpg.ObjectNotInPrerequisiteStateError as error:  # ALTER DATABASE ... ALLOW_CONNECTIONS false
+        raise OSError(str(error)) from error
     except FileNotFoundError:
         # That of a socket is named in it; a certificate's is not, and may be there again later.
         if said := _absent(url):
