@@ -135,6 +135,7 @@ def test_the_file_is_there_to_be_read(project: MovedProject, url: str) -> None:
     ):
         done = run_muster(project.folder, *words)
         assert done.returncode in (1, 6) and moved in done.stdout + done.stderr, (words, done)
+        assert "every agent is stopped" not in done.stdout + done.stderr, "none was there"
     assert project.tasks == before
 
 

@@ -88,8 +88,9 @@ def test_settings_show_no_password(folder: Path) -> None:
 
 def test_nobody_makes_a_store_in_a_folder_whose_settings_name_another(folder: Path) -> None:
     (folder / "muster.toml").write_text('[serve]\nstore = "postgresql://ada@db/x"\n')
-    for command in ("status", "up"):
-        done = run_muster(folder, command)
+    (folder / "plan.md").write_text("# Plan\n\n- [ ] one\n  agent: claude-of-elsewhere\n")
+    for command in (["status"], ["up"], ["run", "plan.md"]):
+        done = run_muster(folder, *command)
         assert done.returncode == 7 and "muster serve" in done.stderr, done.stderr
     assert not (folder / ".muster" / "state.db").exists()
 

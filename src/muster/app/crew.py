@@ -68,7 +68,7 @@ _ENDS = {DRAIN: "drained", STOP: "stopped", KILL: "killed"}
 """How the history of the crew calls an end by these steps."""
 
 
-def _refuse_early(project: Project, config: Config, workers: int) -> None:
+def refuse_early(project: Project, config: Config, workers: int) -> None:
     """Before anything is made: raises as `SupervisedCrew`."""
     if workers:
         agents_of(config, project)
@@ -102,7 +102,7 @@ class SupervisedCrew:
     ) -> None:
         """Raises OwnerUnavailable where another process supervises this crew, Conflict as refuse_host,
         BadConfig where no worker could make its agents: nothing is begun then."""
-        _refuse_early(project, config, workers)
+        refuse_early(project, config, workers)
         make_state_dir(project)
         refuse_copy(project)
         self._log_file = LogFile(project.log_file)
@@ -139,7 +139,7 @@ class SupervisedCrew:
         self._unheard = 0
         self._leftovers = Leftovers()
         """Who was there at the last sweep; None: it found something, so there may be more."""
-        self._took_over = False
+        self._took_over = self._up = False
         self._waits_for_space = False
         self._marks: set[str] = set()
         """Of all workers that were ever seen: their agents' processes carry them."""
@@ -210,6 +210,7 @@ class SupervisedCrew:
             elif time.monotonic() > deadline_s + STATUS_S:
                 raise MusterError(f"the owner did not start in {READY_S:.0f} s", "muster doctor")
             time.sleep(TICK_S / 5)
+        self._up = True
         self._manager.ready(counted(len(self.supervisor.workers), "worker"))
         return True
 
@@ -450,7 +451,8 @@ class SupervisedCrew:
         Nobody works on without a store that is sound: then all are ended, with what they have made kept.
         """
         if isinstance(error, StoreFault):
-            self._say("The store cannot be used any more: every agent is stopped.")
+            if self._up or self._took_over:
+                self._say("The store cannot be used any more: every agent is stopped.")
             self.supervisor.kill_workers()
             # Closed in order, SQLite would remove files by the names that they had here.
             self.supervisor.owner_dies()

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
-from muster.app.crew import READY_S, SupervisedCrew
+from muster.app.crew import READY_S, SupervisedCrew, refuse_early
 from muster.app.interrupts import Interrupts
 from muster.app.plan_tasks import refuse_unmanned
 from muster.app.settings import load_config
@@ -86,6 +86,7 @@ def run(args: argparse.Namespace) -> int:
     project = project_for(args, given)
     refuse_foreign(project)
     config = load_config(project.root)
+    refuse_early(project, config, 0)
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
