@@ -171,6 +171,17 @@ def test_a_login_that_may_not_act_as_the_roles_is_found(database: Database) -> N
     assert all(check.ok is not False for check in asyncio.run(examine(strangers)))
 
 
+def test_a_login_without_any_right_is_told_which_ones_it_lacks(database: Database) -> None:
+    database.say("CREATE ROLE visitor LOGIN")
+    visitors = at(database.url, "muster", "visitor")
+    (bad,) = [check for check in asyncio.run(examine(visitors)) if check.ok is False]
+    assert (bad.name, bad.found) == ("schema", "it is muster's, and visitor may not use it")
+    assert bad.fix.startswith("log in as muster; or as a superuser: GRANT ")
+    database.mend(bad.fix)
+    assert all(check.ok is not False for check in asyncio.run(examine(visitors)))
+    asyncio.run(_works(visitors))
+
+
 def test_partitions_that_nobody_has_made_ahead_are_found(database: Database) -> None:
     later = "to_char(now() AT TIME ZONE 'UTC' + interval '2 months', 'events_YYYY_MM')"
     database.say(f"DO $$ BEGIN EXECUTE 'DROP TABLE muster.' || {later}; END $$")
@@ -298,6 +309,6 @@ def test_whoever_cannot_get_in_is_told_why(database: Database) -> None:
         return check
 
     assert "password" in only(at(database.url, "muster", "nobody_knows")).fix
-    assert "createdb" in only(at(database.url, "nowhere")).fix
+    assert only(at(database.url, "nowhere")).fix == "createdb -O muster nowhere"
     away = only(f"postgresql://muster@127.0.0.1:{free_port()}/muster")
     assert "does not answer" in away.found and away.fix

@@ -5,8 +5,10 @@ It is asked without changing anything, by whoever may log in, also before there 
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import asyncpg
 
@@ -70,13 +72,13 @@ async def examine(url: str) -> list[Check]:
             fix = f"move the database to PostgreSQL {OLDEST_SERVER} or newer"
             return [Check("PostgreSQL", False, f"{version.major} is too old", fix)]
         looks = [_server, _commits, _standby, _schema, _clock, _connections, _timeouts]
-        if await schema_of(asked.plain) == newest_schema():
+        if await _schema_shown(asked) == newest_schema():
             looks += [_roles, _tenants, _partitions, _backup]
         return [check for look in looks for check in await look(asked)]
     except asyncpg.TooManyConnectionsError as error:
         return [await _no_room(error, open_ones)]
     except Exception as error:
-        return [_no_answer(error)]
+        return [_no_answer(error, url)]
     finally:
         for connection in open_ones:
             await connection.close(timeout=CLOSING_S)
@@ -95,19 +97,32 @@ async def _no_room(error: asyncpg.TooManyConnectionsError, open_ones: list[async
     return Check("connections", False, f"none is left: {error}", room_hint(error))
 
 
-def _no_answer(error: Exception) -> Check:
+def _no_answer(error: Exception, url: str) -> Check:
     """Raises what is a bug."""
     match error:
         case asyncpg.InvalidAuthorizationSpecificationError():
             fix = "its password: [serve] store_file, MUSTER_SERVE_STORE, PGPASSWORD or ~/.pgpass"
             return Check("PostgreSQL", False, f"it lets nobody in: {error}", fix)
         case asyncpg.InvalidCatalogNameError():
-            return Check("PostgreSQL", False, str(error), "createdb -O USER DATABASE")
+            return Check("PostgreSQL", False, str(error), _createdb(url))
         case asyncpg.PostgresError():
             return Check("PostgreSQL", False, f"it refuses: {error}", "look into its log")
     if (fault := classify(error)) is None:
         raise error
     return Check("PostgreSQL", False, fault.message, "start it, or see that it can be reached from here")
+
+
+def _createdb(url: str) -> str:
+    """What the address does not say is left to whoever runs it."""
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query))
+    user = parts.username or given.get("user")
+    database = parts.path.lstrip("/") or given.get("database") or given.get("dbname")
+    names = (
+        shlex.quote(unquote(name)) if name else word
+        for name, word in ((user, "USER"), (database, "DATABASE"))
+    )
+    return f"createdb -O {' '.join(names)}"
 
 
 async def _server(asked: _Asked) -> list[Check]:
@@ -171,8 +186,21 @@ async def _standby(asked: _Asked) -> list[Check]:
     return [Check("standby", False, said, fix)]
 
 
+async def _schema_shown(asked: _Asked) -> int | None:
+    """None where this login may not see it."""
+    try:
+        return await schema_of(asked.plain)
+    except asyncpg.InsufficientPrivilegeError:
+        return None
+
+
 async def _schema(asked: _Asked) -> list[Check]:
-    present, newest = await schema_of(asked.plain), newest_schema()
+    present, newest = await _schema_shown(asked), newest_schema()
+    if present is None:
+        user, _ = await asked.row("who")
+        owner = await asked.plain.fetchval(_SQL["owner"])
+        fix = f"log in as {owner}; or {_super(f'GRANT {ENGINE}, {QUERY} TO {user};')}"
+        return [Check("schema", False, f"it is {owner}'s, and {user} may not use it", fix)]
     if present == newest:
         halted = await _halted(asked)
         if (mark := copy_mark(halted)) is not None:

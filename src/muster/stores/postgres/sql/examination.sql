@@ -9,6 +9,9 @@ SELECT $clock
 -- name: halted
 SELECT reason FROM muster.halt
 
+-- name: owner
+SELECT quote_ident(pg_get_userbyid(nspowner)) FROM pg_namespace WHERE nspname = 'muster'
+
 -- name: read_only_by
 SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only'
 
