@@ -163,6 +163,7 @@ def test_a_copied_folder_is_told_whose_it_is(project: MovedProject, url: str, tm
     assert run_muster(copy, "db", "adopt").returncode == 0
     done = run_muster(copy, "db", "copy", url)
     assert done.returncode == 6 and "servers have this database" in done.stderr
+    assert "DROP SCHEMA" not in done.stderr, "it has tasks"
 
 
 def test_undo(project: MovedProject, url: str) -> None:
@@ -246,9 +247,13 @@ def test_a_database_that_is_no_empty_one(project: MovedProject, postgres_store: 
     server.start()
     assert server.end() == 0
     assert "servers have this database" in project("db", "copy", postgres_store, code=6)
-    assert "servers have this database" in project("db", "copy", "--clear", postgres_store, code=6)
+    said = project("db", "copy", "--clear", postgres_store, code=6)
+    assert (
+        "servers have this database" in said and "stop its servers, then DROP SCHEMA muster CASCADE;" in said
+    )
     assert project.tasks == before
-    project("task", "add", "four")
+    run_sql(postgres_store, "DROP SCHEMA muster CASCADE")
+    project("db", "copy", postgres_store)
 
 
 def test_a_database_of_a_newer_muster(project: MovedProject, postgres_store: str, postgres: str) -> None:

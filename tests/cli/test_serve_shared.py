@@ -21,7 +21,7 @@ from muster.config.values import without_password
 from muster.hosts.file_lock import holder
 from muster.model.errors import StoreFault
 from muster_command import run_muster
-from several_servers import SharedServer
+from several_servers import SharedServer, free_port
 
 SECRET = "geheim"
 
@@ -56,6 +56,18 @@ def test_a_password_on_the_command_line_is_refused(folder: Path) -> None:
     assert done.returncode == 2
     assert "store_file" in done.stderr and SECRET not in done.stderr
     assert not (folder / ".muster").exists()
+
+
+def test_the_server_that_commands_ask_is_not_the_one_that_is_started(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MUSTER_SERVER", "http://127.0.0.1:1")
+    away = f"postgresql://ada@127.0.0.1:{free_port()}/x"
+    done = serve(folder, "--store", away, "--listen", f"127.0.0.1:{free_port()}")
+    assert done.returncode == 7 and "PostgreSQL does not answer" in done.stderr, done.stderr
+    assert "note: MUSTER_SERVER (http://127.0.0.1:1)" in done.stderr
+    done = serve(folder, "--listen", f"127.0.0.1:{free_port()}")
+    assert done.returncode == 2 and "MUSTER_SERVER means" in done.stderr, "a crew may be meant"
 
 
 @pytest.mark.parametrize(

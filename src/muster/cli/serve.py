@@ -18,9 +18,11 @@ from muster.app.shared_store import require_driver
 from muster.cli import up
 from muster.cli.context import actor, connect_to, project_of, user_name
 from muster.cli.fields import answer
+from muster.cli.output import note
 from muster.cli.worker import worker_count
 from muster.client.api import Api
 from muster.client.http import Connection, answers
+from muster.config.contexts import SERVER
 from muster.config.project import Project
 from muster.config.settings import Config, ServeSettings
 from muster.config.values import has_password
@@ -81,6 +83,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    _leave_server_out(args)
     project = project_of(args)
     if args.runtime is not None and has_password(args.runtime):
         raise BadInput(
@@ -122,6 +125,14 @@ def run(args: argparse.Namespace) -> int:
     if settings.login:
         args.first_token = _first_token(project, show=_to_a_person(args, config))
     return up.run(args)
+
+
+def _leave_server_out(args: argparse.Namespace) -> None:
+    """A server is one of here: a variable that says which other one commands ask is not meant for it."""
+    asks = os.environ.get(SERVER)
+    if asks and args.store and args.listen and not (args.server or args.context or args.root):
+        del os.environ[SERVER]
+        note(f"{SERVER} ({asks}) is what other commands ask; this server is one of its own")
 
 
 def _try(listen: str) -> None:

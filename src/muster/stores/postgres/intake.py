@@ -39,6 +39,7 @@ SELECT c.relname, a.attname, format_type(a.atttypid, NULL) AS kind,
 _KEYS_SQL = "SELECT value FROM meta WHERE workspace_id = 0 AND name = $1"
 _OF_NEW = {"workspaces": "id <> 1", "meta": "false"}
 """What a store that was never used has all the same, as a condition for other rows."""
+UNUSED = "; or, as that store has no task: stop its servers, then DROP SCHEMA muster CASCADE; and copy again"
 _PARTED = ("attempts", "events")
 _AT_ONCE, _LARGE_AT_ONCE = 1000, 20
 """Rows, and those that may hold a megabyte each."""
@@ -147,8 +148,10 @@ class Intake:
         if (mark := copy_mark(await self._db.fetchval("SELECT reason FROM halt"))) is not None:
             raise mark.error()
         if await self._db.fetchval(_KEYS_SQL, keys) is not None:
+            unused = not await self._db.fetchval("SELECT EXISTS (SELECT 1 FROM tasks)")
             raise Conflict(
-                "servers have this database as their store; nothing was changed", "name an empty database"
+                "servers have this database as their store; nothing was changed",
+                f"name an empty database{UNUSED if unused else ''}",
             )
         for table in tables:
             others = _OF_NEW.get(table.name, "true")
