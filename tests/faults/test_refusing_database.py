@@ -44,7 +44,7 @@ def test_a_database_that_was_made_read_only_is_told_as_such_until_it_is_mended(
         until(lambda: not server.ready(), "it says that nothing is written")
         status = run_muster(server.folder, "status")
         assert "nothing is written: PostgreSQL takes no writes" in status.stdout
-        assert "muster doctor" in status.stdout and "does not answer" not in server.log()
+        assert "muster doctor" in status.stdout and "does not answer (cannot execute" not in server.log()
         unwritable = json.loads(run_muster(server.folder, "status", "--json").stdout)["unwritable"]
         assert unwritable["code"] == "store_away"
         added = run_muster(server.folder, "task", "add", "t", "--plan", "p")
