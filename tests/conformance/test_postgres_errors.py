@@ -11,6 +11,7 @@ import pytest
 from muster.model.errors import Contended, StoreAway
 from muster.stores.postgres.faults import classify, given_up
 from muster.stores.postgres.pooling import connected, undone
+from patience import PATIENCE_S
 from postgres_databases import USER, at, run_sql
 
 END_SESSION = "pg_terminate_backend(pg_backend_pid())"
@@ -120,3 +121,31 @@ def test_a_statement_that_was_broken_off_is_tried_again(postgres: str) -> None:
 @pytest.mark.parametrize("use", [two_at_once, too_few])
 def test_a_programs_own_error_is_a_bug(postgres: str, use: Use) -> None:
     assert classify(raised(postgres, use)) is None
+
+
+def test_numbers_are_taken_on_though_who_took_some_was_broken_off(postgres_store: str) -> None:
+    """The lock for it is the session's, which outlives the statement."""
+
+    async def take() -> int:
+        holding, broken, other = [await asyncpg.connect(postgres_store) for _ in range(3)]
+        try:
+            for connection in (holding, broken, other):
+                await connection.execute("SET search_path = muster; SET lock_timeout = '5s'")
+            async with holding.transaction():
+                await holding.execute("ALTER SEQUENCE ids CACHE 1")
+                taking = asyncio.create_task(broken.fetchval("SELECT take_ids(1, 0)"))
+                waits = "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $1"
+                async with asyncio.timeout(PATIENCE_S):
+                    while True:
+                        if await other.fetchval(waits, broken.get_server_pid()) == "Lock":
+                            break
+                        await asyncio.sleep(0.01)
+                await other.execute(f"SELECT pg_cancel_backend({broken.get_server_pid()})")
+                with pytest.raises(asyncpg.QueryCanceledError):
+                    await taking
+            return int(await other.fetchval("SELECT take_ids(1, 0)"))
+        finally:
+            for connection in (holding, broken, other):
+                connection.terminate()
+
+    assert asyncio.run(take()) > 0

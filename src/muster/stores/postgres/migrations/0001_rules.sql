@@ -58,15 +58,15 @@ END $$;
 CREATE FUNCTION take_ids(wanted bigint, lowest bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE first bigint;
 BEGIN
-    PERFORM pg_advisory_lock(1296388948, 1);
     BEGIN
+        PERFORM pg_advisory_lock(1296388948, 1);
         SELECT greatest(last_value + 1, lowest) INTO first FROM ids;
         PERFORM setval('ids', first + wanted - 1);
-    EXCEPTION WHEN OTHERS THEN
+        PERFORM pg_advisory_unlock(1296388948, 1);
+    EXCEPTION WHEN OTHERS OR QUERY_CANCELED THEN  -- OTHERS leaves that out; the session would keep the lock
         PERFORM pg_advisory_unlock(1296388948, 1);
         RAISE;
     END;
-    PERFORM pg_advisory_unlock(1296388948, 1);
     RETURN first;
 END $$;
 
