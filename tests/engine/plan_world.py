@@ -18,6 +18,7 @@ from muster.engine.services.ticker import Ticker
 from muster.model.edits import OF_THE_FILE, UpdatePlan
 from muster.model.errors import BadPlan
 from muster.model.people import THE_FILE
+from muster.model.states import FOR_ITS_FILE
 from muster.plans import markdown
 from muster.plans.files import LocalPlanFiles
 from muster.runtimes.local import LocalWakeups
@@ -120,6 +121,12 @@ class World:
     @property
     def text(self) -> str:
         return self.path.read_text()
+
+
+def held(world: World) -> set[str]:
+    """Keys of what waits for what its plan's file says."""
+    views = world.rig.views().values()
+    return {view.key for view in views if view.status == "PAUSED" and view.paused_reason in FOR_ITS_FILE}
 
 
 async def at_once(call: Callable[..., Any], *given: object) -> Any:

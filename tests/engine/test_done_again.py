@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from engine_rig import Rig, complete
-from plan_world import World
+from plan_world import World, held
 
 from muster.engine.batch import drive
 from muster.model.commands import Pause, Retry
 from muster.model.plan_sync import SetSync
-from muster.model.states import FOR_ITS_FILE
 
 TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
 
@@ -21,11 +20,6 @@ TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
 @pytest.fixture
 def world(rig: Rig, tmp_path: Path) -> World:
     return World(rig, tmp_path, TWO)
-
-
-def held(world: World) -> set[str]:
-    views = world.rig.views().values()
-    return {view.key for view in views if view.status == "PAUSED" and view.paused_reason in FOR_ITS_FILE}
 
 
 @pytest.mark.parametrize("quick", [True, False])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from engine_rig import FixedChance, Rig
 from msgspec.structs import replace
-from plan_world import World
+from plan_world import World, held
 
 from muster.app import core
 from muster.app.core import Owner
@@ -33,7 +33,7 @@ from muster.model.commands import (
 from muster.model.errors import Conflict, IllegalMove, MusterError
 from muster.model.plan_sync import SetSync
 from muster.model.rows import DEFAULT_WORKSPACE
-from muster.model.states import FOR_ITS_FILE, CrewStatus, ErrorKind, PauseReason
+from muster.model.states import CrewStatus, ErrorKind, PauseReason
 from muster.plans.files import LocalPlanFiles
 from muster.ports.runtime import READY
 from muster_command import run_muster
@@ -47,11 +47,6 @@ WORKER = Register(
 @pytest.fixture
 def world(rig: Rig, tmp_path: Path) -> World:
     return World(rig, tmp_path, TWO)
-
-
-def held(world: World) -> set[str]:
-    views = world.rig.views().values()
-    return {view.key for view in views if view.status == "PAUSED" and view.paused_reason in FOR_ITS_FILE}
 
 
 def look(world: World) -> None:

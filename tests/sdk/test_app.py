@@ -270,7 +270,7 @@ def test_a_function_that_hears_nothing_is_interrupted_when_its_time_is_over(app:
 def test_what_a_function_returns_after_its_time_does_not_count(app: muster.App):
     @app.task(timeout="1s", retries=0)
     def late() -> int:
-        time.sleep(1.2)
+        time.sleep(1.2)  # a call that nothing interrupts, and that ends after its time
         return 1
 
     with app.running(), pytest.raises(muster.TaskFailed, match="longer than 1 s") as told:

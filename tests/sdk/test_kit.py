@@ -79,7 +79,7 @@ def test_a_thread_of_the_program_may_wait_for_what_the_test_does(muster_kit: mus
     muster_kit.use(app)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(price.enqueue(2).result, "1m")
-        time.sleep(0.1)
+        time.sleep(0.1)  # it waits by then, as a rule; it is right all the same where it begins later
         muster_kit.work()
         assert waiting.result() == 6
 

@@ -127,9 +127,9 @@ def _held(task: Task) -> bool:
 async def hold_back(view: View, outcomes: list[Any]) -> None:
     """What has come back is not begun again as it was, where its box says otherwise by now; `outcomes` say so."""
     back, view.back = view.back, []
+    numbers = {task.id for task in back}
     for plan_id in {task.plan_id for task in back if task.plan_id is not None}:
         state = await view.tx.sync_state(plan_id)
-        numbers = {task.id for task in back}
         for number in numbers & state.otherwise.keys():
             hold(view, number, state.otherwise[number])
         if anew := numbers.intersection(state.done_otherwise):
@@ -138,7 +138,7 @@ async def hold_back(view: View, outcomes: list[Any]) -> None:
             held = {**state.otherwise, **dict.fromkeys(anew, PauseReason.EDIT)}
             left = tuple(number for number in state.done_otherwise if number not in anew)
             await view.tx.set_sync_state(plan_id, replace(state, otherwise=held, done_otherwise=left))
-    held_now = {task.id for task in back if _held(view.task(task.id))}
+    held_now = {number for number in numbers if _held(view.task(number))}
     for i, outcome in enumerate(outcomes):
         if isinstance(outcome, Moved) and outcome.task_id in held_now:
             outcomes[i] = replace(outcome, status=TaskStatus.PAUSED)
