@@ -123,6 +123,7 @@ def test_a_programs_own_error_is_a_bug(postgres: str, use: Use) -> None:
     assert classify(raised(postgres, use)) is None
 
 
+@pytest.mark.promise("L4")
 def test_numbers_are_taken_on_though_who_took_some_was_broken_off(postgres_store: str) -> None:
     """The lock for it is the session's, which outlives the statement."""
 

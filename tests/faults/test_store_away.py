@@ -180,6 +180,7 @@ def test_a_database_that_stands_still_for_longer_than_a_lease_costs_no_attempt(
         beating.join()
 
 
+@pytest.mark.promise("L4")
 def test_statements_that_somebody_breaks_off_end_no_server(postgres_database: str, tmp_path: Path) -> None:
     """By pg_cancel_backend, or a statement_timeout: each of them is tried again."""
     own = at(postgres_database, postgres_database.rpartition("/")[2], USER)

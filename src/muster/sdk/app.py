@@ -224,15 +224,16 @@ def _seconds(name: str, given: float) -> float:
 
 def _refuse_others(calls: object) -> None:
     """Raises BadInput for what is no list of calls."""
-    given = calls if isinstance(calls, Sequence) else (calls,)
-    wrong = next((one for one in given if given is not calls or not isinstance(one, Call)), None)
-    if wrong is not None:
-        task = wrong if isinstance(wrong, AppTask) else getattr(wrong, "task", None)
-        name = task.name if isinstance(task, AppTask) else "TASK"
-        raise BadInput(
-            f"app.enqueue takes a list of calls, and {wrong!r:.100} is none; nothing was added",
-            f"write [{name}.call(...)]",
-        )
+    others = [one for one in calls if not isinstance(one, Call)] if isinstance(calls, Sequence) else [calls]
+    if not others:
+        return
+    wrong = others[0]
+    task = wrong if isinstance(wrong, AppTask) else getattr(wrong, "task", None)
+    name = task.name if isinstance(task, AppTask) else "TASK"
+    raise BadInput(
+        f"app.enqueue takes a list of calls, and {wrong!r:.100} is none; nothing was added",
+        f"write [{name}.call(...)]",
+    )
 
 
 def _refuse_again(calls: Sequence[Call[Any]]) -> None:
