@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from cli_owner import Cli, Owner
 from far_servers import SECRET, FarOwner, far_owner
 from muster.app.remote_crew import refuse_other_work
 from muster.client import http
+from muster.client.async_http import AsyncConnections
 from muster.client.crew import HttpCrew
 from muster.client.http import ClientRequest, Connection
 from muster.client.remote import ServerPlaces
@@ -112,6 +114,25 @@ def test_each_server_is_asked_once_and_what_keeps_it_from_answering_is_told(
             assert f"{silent.url} (timed out)" in str(away.value)
     assert silent.asked == 2
     assert len(noted) == 2 and f"{silent.url} has not answered" in noted[0]
+
+
+def test_programs_with_an_event_loop_ask_each_server_once_too(dead: str, silent: Unable) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        refusing = f"http://127.0.0.1:{free.getsockname()[1]}"
+
+    async def ask() -> None:
+        connections = AsyncConnections(f"{dead},{silent.url},{refusing}")
+        try:
+            for _ in range(3):  # whichever it begins at
+                with pytest.raises(OwnerUnavailable) as away:
+                    await connections.request(ClientRequest("GET", "/api/v1/status", reply_s=0.5))
+                for one, why in ((dead, "refused"), (silent.url, "timed out"), (refusing, "refused")):
+                    assert re.search(rf"{one} \([^)]*{why}", str(away.value)), away.value
+        finally:
+            await connections.close()
+
+    asyncio.run(ask())
+    assert silent.asked == 3
 
 
 def test_an_order_that_cannot_be_carried_out_is_not_given_again_unasked(

@@ -19,7 +19,7 @@ from muster.client.http import (
     retry_after,
     usual_headers,
 )
-from muster.client.remote import ServerPlaces, ServerUrl, places_of, refused_tls, tls_of
+from muster.client.remote import ServerPlaces, ServersAsked, ServerUrl, places_of, refused_tls, tls_of
 from muster.model.errors import OwnerUnavailable
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter, ServerUrl | None]
@@ -57,48 +57,48 @@ class AsyncConnections:
         As in `client.http` a kept connection that was closed meanwhile is opened again once, and of several
         servers the next one is asked next.
         """
-        others = len(self._places.every) - 1 if self._places is not None and asked.repeatable else 0
+        round_ = ServersAsked(self._places, repeatable=asked.repeatable)
         while True:
             try:
-                answer = await self._request(asked)
-                if answer[0] not in NOT_HERE or not others:
+                answer = await self._request(asked, round_)
+                if answer[0] not in NOT_HERE or not round_.next():
                     return answer
             except OwnerUnavailable:
-                if not others:
+                if not round_.next():
                     raise
-            others -= 1
 
-    async def _request(self, asked: ClientRequest) -> tuple[int, bytes]:
+    async def _request(self, asked: ClientRequest, round_: ServersAsked) -> tuple[int, bytes]:
         while self._idle:
             streams = self._idle.pop()
+            if streams[2] is not None and streams[2] is not next(round_.untried(), None):
+                await _close(streams)  # another request has given that server up
+                continue
             try:
-                return await self._exchange(streams, asked)
+                return await self._exchange(streams, asked, round_)
             except (Lost, OSError) as error:
                 if isinstance(error, TimeoutError):
-                    self._leave(streams[2])
-                    raise nobody_at(self._path, error) from error
-        streams = await self._open()
+                    raise self._given_up(streams[2], _in_words(error), round_) from error
+        streams = await self._open(round_)
         try:
-            return await self._exchange(streams, asked)
+            return await self._exchange(streams, asked, round_)
         except (Lost, OSError) as error:
-            self._leave(streams[2])
-            raise nobody_at(self._path, error) from error
+            why = _in_words(error) if isinstance(error, OSError) else error
+            raise self._given_up(streams[2], why, round_) from error
 
-    def _leave(self, url: ServerUrl | None) -> None:
-        if self._places is not None and url is not None:
-            self._places.leave(url)
+    def _given_up(self, url: ServerUrl | None, error: Exception, round_: ServersAsked) -> OwnerUnavailable:
+        round_.leave(url, error)
+        return nobody_at(self._path, error, round_)
 
-    async def _open(self) -> _Streams:
+    async def _open(self, round_: ServersAsked) -> _Streams:
         """Raises OwnerUnavailable."""
         last = OSError("it has no address")
-        for _ in self._places.every if self._places is not None else (None,):
-            url = self._places.now if self._places is not None else None
+        for url in round_.untried() if self._places is not None else (None,):
             try:
                 return await self._open_at(url)
             except OSError as error:
                 last = error
-                self._leave(url)
-        raise nobody_at(self._path, last) from last
+                round_.leave(url, error)
+        raise nobody_at(self._path, last, round_) from last
 
     async def _open_at(self, url: ServerUrl | None) -> _Streams:
         if url is not None:
@@ -108,12 +108,14 @@ class AsyncConnections:
                         url.host, url.port, ssl=tls_of(url) if url.tls else None
                     ), url
             except OSError as error:
-                raise (refused_tls(url, error) if url.tls else error) from error
+                raise (refused_tls(url, error) if url.tls else _in_words(error)) from error
         with address(self._path) as reachable:
             async with asyncio.timeout(CONNECT_S):
                 return *await asyncio.open_unix_connection(reachable), None
 
-    async def _exchange(self, streams: _Streams, asked: ClientRequest) -> tuple[int, bytes]:
+    async def _exchange(
+        self, streams: _Streams, asked: ClientRequest, round_: ServersAsked
+    ) -> tuple[int, bytes]:
         reader, writer, url = streams
         message = asked.message(url.prefix if url else "", **usual_headers(url, self._token))
         try:
@@ -127,12 +129,19 @@ class AsyncConnections:
         self.retry_after_s = retry_after(headers)
         keep = headers.get("connection", "").lower() != "close"
         if status in NOT_HERE:
-            self._leave(url)
+            round_.leave(url)
         if keep and len(self._idle) < IDLE_MAX:
             self._idle.append(streams)
         else:
             await _close(streams)
         return status, data
+
+
+def _in_words(error: OSError) -> OSError:
+    """asyncio tells an address again in place of the reason."""
+    if error.errno is not None and error.errno > 0:
+        return OSError(error.errno, os.strerror(error.errno))
+    return error if str(error) else TimeoutError("timed out")
 
 
 async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, dict[str, str]]:

@@ -14,7 +14,7 @@ import os
 import sys
 from contextlib import contextmanager, suppress
 
-from muster.client.remote import ServerPlaces, ServerUrl, connect, places_of
+from muster.client.remote import ServerPlaces, ServersAsked, ServerUrl, connect, places_of
 from muster.hosts.forked_child import has_ended, keep_from_children
 from muster.model.errors import BadInput, OwnerUnavailable
 
@@ -93,8 +93,7 @@ class Connection:
         self._path = os.fspath(path)
         self._places = places or places_of(self._path, ca)
         self._slow = slow
-        self._silent: dict[ServerUrl, Exception] = {}
-        """Those of its servers that have not answered this request, and why."""
+        self._round = ServersAsked(self._places, repeatable=False)
         self._token = token
         self._url: ServerUrl | None = None
         """Of the server that it is connected with."""
@@ -130,7 +129,7 @@ class Connection:
 
     def open(self) -> bool:
         """False where nobody listens.  A socket that another user has left there is as good as none."""
-        self._silent = {}
+        self._round = ServersAsked(self._places, repeatable=False)
         with suppress(OSError):
             self._socket = self._connect()
         return self._socket is not None
@@ -142,24 +141,18 @@ class Connection:
         repeated is put to all of them.
         """
         several = self._places is not None and self._places.several
-        others = len(self._places.every) - 1 if self._places is not None and asked.repeatable else 0
-        self._silent = {}
+        self._round = ServersAsked(self._places, repeatable=asked.repeatable)
         while True:
             try:
                 answer = self._request(asked)
                 if not (several and answer[0] in NOT_HERE):
                     return answer
                 self._lose()
-                if not others:
+                if not self._round.next():
                     return answer
             except OwnerUnavailable:
-                if not others or self._hung_up or self._all_silent:
+                if self._hung_up or not self._round.next():
                     raise
-            others -= 1
-
-    @property
-    def _all_silent(self) -> bool:
-        return self._places is not None and len(self._silent) == len(self._places.every)
 
     def _request(self, asked: ClientRequest) -> tuple[int, bytes]:
         """A kept connection that the server has closed meanwhile is opened again once: commands are fenced or
@@ -180,35 +173,29 @@ class Connection:
             raise self._given_up(error) from error
 
     def _given_up(self, error: Exception) -> OwnerUnavailable:
-        if self._url is not None:
-            self._silent[self._url] = error
-        self._lose()
-        return nobody_at(self._path, error, self._silent if self._all_silent else None)
+        self._lose(error)
+        return nobody_at(self._path, error, self._round)
 
     @property
     def _left(self) -> bool:
         """Another thread has given up the server that this one is connected with."""
         return self._places is not None and self._url is not self._places.now
 
-    def _lose(self) -> None:
+    def _lose(self, error: Exception | None = None) -> None:
         self.close()
-        if self._places is not None and self._url is not None:
-            self._places.leave(self._url)
+        self._round.leave(self._url, error)
 
     def _connect(self) -> _socket.socket:
         if self._places is None:
             return _connect(self._path)
         last = OSError("it has no address")
-        for _ in self._places.every:
-            self._url = self._places.now
-            if self._url in self._silent:  # it was asked already
-                self._places.leave(self._url)
-                continue
+        for url in self._round.untried():
+            self._url = url
             try:
-                return connect(self._url, CONNECT_S)
+                return connect(url, CONNECT_S)
             except OSError as error:
-                last = self._silent[self._url] = error
-                self._places.leave(self._url)
+                last = error
+                self._round.leave(url, error)
         raise last
 
     def _exchange(self, asked: ClientRequest) -> tuple[int, bytes]:
@@ -338,17 +325,17 @@ def usual_headers(url: ServerUrl | None, token: str) -> dict[str, str]:
     return {**named, "Authorization": f"Bearer {token}"} if token else named
 
 
-def nobody_at(
-    place: str, error: Exception, each: Mapping[ServerUrl, Exception] | None = None
-) -> OwnerUnavailable:
-    """`each`: why none of several does, where that is known."""
+def nobody_at(place: str, error: Exception, asked: ServersAsked | None = None) -> OwnerUnavailable:
+    """`asked`: why none of several does, where all of them were."""
     reason = _reason(error)
     if "://" in place:
         secret = "https://, or " if place.startswith("http://") and isinstance(error, (Lost, OSError)) else ""
         hint = f"look at its address ({secret}muster context list); on its machine: muster serve"
         said = f"{place.replace(',', ', ')}: {reason}"
-        if each and len({_reason(one) for one in each.values()}) > 1:
-            said = ", ".join(f"{url.text} ({_reason(one)})" for url, one in each.items())
+        silent = asked.silent if asked is not None and asked.all_silent else {}
+        reasons = {url: _reason(one) for url, one in silent.items()}
+        if len(set(reasons.values())) > 1:
+            said = ", ".join(f"{url.text} ({why})" for url, why in reasons.items())
         return OwnerUnavailable(f"no server answers at {said}", hint)
     return OwnerUnavailable(f"no owner answers at {place}: {reason}", "muster up")
 

@@ -11,6 +11,7 @@ from muster.model.errors import BadConfig, BadInput, NotAllowed
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Iterator
     from typing import Any
 
 CA_FILE = "MUSTER_CA_FILE"
@@ -79,6 +80,43 @@ class ServerPlaces:
         turn = self._turn
         if self.every[turn] is url:
             self._turn = (turn + 1) % len(self.every)
+
+
+class ServersAsked:
+    """To which servers of a store one request was put in vain: none of them is asked twice."""
+
+    def __init__(self, places: ServerPlaces | None, *, repeatable: bool) -> None:
+        """Unless it is `repeatable`, only a server that it has not reached is followed by the next one."""
+        self._places = places
+        self._others = len(places.every) - 1 if places is not None and repeatable else 0
+        self.silent: dict[ServerUrl, Exception] = {}
+        """Those that have not answered, and why."""
+
+    def untried(self) -> Iterator[ServerUrl]:
+        """From the one where the store is asked now; who comes back for another one has not reached it."""
+        assert self._places is not None
+        for _ in self._places.every:
+            url = self._places.now
+            if url not in self.silent:
+                yield url
+            self._places.leave(url)
+
+    def leave(self, url: ServerUrl | None, error: Exception | None = None) -> None:
+        """`error`: why it has not answered; None: it can do nothing now."""
+        if self._places is None or url is None:
+            return
+        if error is not None:
+            self.silent[url] = error
+        self._places.leave(url)
+
+    def next(self) -> bool:
+        """Whether the request may be put to another one."""
+        self._others -= 1
+        return self._others >= 0 and not self.all_silent
+
+    @property
+    def all_silent(self) -> bool:
+        return self._places is not None and len(self.silent) == len(self._places.every)
 
 
 def places_of(place: str, ca: str = "") -> ServerPlaces | None:
