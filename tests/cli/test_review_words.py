@@ -51,3 +51,11 @@ def test_commands_stand_beside_a_statement_and_only_where_they_can_be_typed(owne
             assert f"muster {command} billing/api" in told
     assert "muster task accept billing/api" in cli("inbox").out
     assert "task accept" not in cli("status").out + cli("task", "list").out
+
+
+def test_an_edit_of_its_text_says_that_the_review_is_over(owner, cli):
+    number = for_review(owner)
+    assert "over" not in cli("task", "edit", str(number), "--priority", "2").out
+    told = cli("task", "edit", str(number), "--title", "Another").out
+    assert "edited; its review is over, and it is done anew" in told
+    assert "what attempt 1 has done is not published: it is done anew" in cli("task", "show", str(number)).out

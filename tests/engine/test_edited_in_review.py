@@ -11,6 +11,7 @@ from engine_rig import Rig, complete
 from plan_world import World
 
 from muster.model.commands import Accept, Declare, Fail, Release, Resume
+from muster.model.edits import EditTask
 from muster.model.states import ErrorKind
 
 TWO = "# P\n\n- [ ] A {#a}\n- [ ] B {#b}\n"
@@ -136,3 +137,12 @@ def test_a_rejected_edit_leaves_the_review_as_it_is(world: World) -> None:
     world.rig.do(Accept(task_id=job.task_id, actor="ada"))
     (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
     assert again.publishes == job.epoch
+
+
+def test_an_edit_past_the_file_says_that_the_work_is_done_anew(world: World) -> None:
+    job = world.claim("a")
+    to_review(world, job)
+    world.rig.do(EditTask(task_id=job.task_id, given={"title": "Another"}, actor="ada"))
+    assert world.rig.views()["a"].status == "PENDING"
+    last = world.rig.events("a")[-1]
+    assert last.message == "title edited by ada; what attempt 1 has done is not published: it is done anew"

@@ -18,6 +18,7 @@ from muster.model import kinds
 from muster.model.errors import BadInput, IllegalMove, NotFound
 from muster.model.fields import OPTIONS, Field, camel
 from muster.model.json_value import Json
+from muster.model.states import PauseReason
 
 PROMPT_BYTES_MAX = INPUT_BYTES_MAX = 4 << 20
 
@@ -142,12 +143,15 @@ def _edit(args: argparse.Namespace) -> int:
         except IllegalMove as error:
             raise refused(error, ref_of(task), task["id"]) from None
         after = after_change(context, task["id"], "edited")
-    print_one(
-        args,
-        listed(after),
-        lambda _: _tell(args, after, "edited" if after != task else "is like that already"),
-    )
+    print_one(args, listed(after), lambda _: _tell(args, after, _edited(task, after)))
     return 0
+
+
+def _edited(task: Json, after: Json) -> str:
+    if after == task:
+        return "is like that already"
+    over = task["pausedReason"] == PauseReason.REVIEW and after["pausedReason"] != PauseReason.REVIEW
+    return "edited; its review is over, and it is done anew" if over else "edited"
 
 
 def add_task_options(parser: argparse.ArgumentParser, *, editing: bool = False) -> None:

@@ -37,8 +37,11 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         state["next_attempt_at_ms"] = _due_ms(task, command.task_fields.not_before_ms or 0, now)
     if not command.changed:
         return Decision(replace(task, **state))
+    said = f"{', '.join(command.changed)} edited by {command.actor}"
     if command.changed.keys() & {"title", "description"}:
         # What is done was asked for in other words.
+        if task.done_epoch is not None:
+            said += f"; what attempt {task.done_epoch} has done is not published: it is done anew"
         state |= {"done_epoch": None, "accepted": False}
         if task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.REVIEW:
             state |= {"status": TaskStatus.PENDING, "paused_reason": None, "error_kind": None, "error": ""}
@@ -47,7 +50,7 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         task,
         now,
         "edited",
-        f"{', '.join(command.changed)} edited by {command.actor}",
+        said,
         command.actor,
         details={"before": command.changed},
         **state,
