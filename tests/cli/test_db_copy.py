@@ -17,7 +17,7 @@ from muster.client.http import Connection
 from muster.model.refs import plan_branch, published_ref
 from muster_command import MUSTER, run_muster
 from postgres_databases import USER, at, run_sql
-from several_servers import FarWorkers, SharedServer
+from several_servers import FarWorkers, SharedServer, free_port
 
 PLAN = """\
 # Work
@@ -174,9 +174,8 @@ def test_undo(project: MovedProject, url: str) -> None:
     assert "taken back" in project("db", "copy", url, code=6)
     said = project("db", "copy", "--clear", url)
     assert "4 tasks" in said.replace("  ", " ")
-    again = run_muster(
-        project.folder, "serve", "--store", url, "--listen", "127.0.0.1:1", env=dict(os.environ)
-    )
+    listen = f"127.0.0.1:{free_port()}"
+    again = run_muster(project.folder, "serve", "--store", url, "--listen", listen, env=dict(os.environ))
     assert again.returncode == 6 and "with the keys of this one: mkdir" in again.stderr, again.stderr
 
 

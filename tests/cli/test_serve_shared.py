@@ -111,13 +111,13 @@ def test_a_file_that_holds_no_address_is_refused_by_its_name(folder: Path) -> No
     kept = folder / "address"
     kept.write_text(f"mysql://ada:{SECRET}@db/x\n")
     (folder / "muster.toml").write_text(f'[serve]\nstore_file = "{kept}"\n')
-    done = serve(folder, "--listen", "127.0.0.1:1")
+    done = serve(folder, "--listen", f"127.0.0.1:{free_port()}")
     assert done.returncode == 2 and str(kept) in done.stderr and SECRET not in done.stderr
 
 
 def test_a_folder_with_a_store_of_its_own_is_refused(folder: Path, postgres_store: str) -> None:
     assert run_muster(folder, "task", "add", "ours", "--plan", "p").returncode == 0
-    done = serve(folder, "--store", postgres_store, "--listen", "127.0.0.1:1")
+    done = serve(folder, "--store", postgres_store, "--listen", f"127.0.0.1:{free_port()}")
     assert done.returncode == 6 and "state.db" in done.stderr
     assert run_muster(folder, "task", "list").stdout.count("ours") == 1
 
