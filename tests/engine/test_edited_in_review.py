@@ -63,7 +63,7 @@ def test_with_the_word_of_a_person_it_is_done_again_as_the_box_says(world: World
     view = world.rig.views()["a"]
     assert (view.status, view.title, view.error) == ("PENDING", "Another", "")
     (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
-    assert (again.publishes, again.sent_back, again.accepted) == (None, "", False)
+    assert (again.publishes, again.sent_back, again.accepted) == (None, "", None)
 
 
 def test_an_edit_that_a_person_takes_after_accepting_the_work_is_reviewed_anew(world: World) -> None:
@@ -76,7 +76,7 @@ def test_an_edit_that_a_person_takes_after_accepting_the_work_is_reviewed_anew(w
     assert world.statuses["a"] == "PENDING", "its work is published, and not held"
     asyncio.run(world.syncer.decide("p", True, ["a"], "ada"))
     (again,) = [one for one in world.rig.started(slots=9) if one.key == "a"]
-    assert (again.title, again.publishes, again.accepted) == ("Another", None, False)
+    assert (again.title, again.publishes, again.accepted) == ("Another", None, None)
 
 
 @pytest.mark.parametrize("edit", sorted(EDITS))

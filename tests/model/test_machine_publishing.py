@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from machine_makers import NOW, fail, make_attempt, make_task, refusal, run, running
 from msgspec.structs import replace
@@ -47,7 +49,17 @@ def review(**more: object) -> object:
 
 def test_what_a_person_accepts_is_only_published() -> None:
     after = run(review(), None, c.Accept(task_id=7, actor="ada")).task
-    assert (after.status, after.accepted, after.done_epoch) == (TaskStatus.PENDING, True, 4)
+    assert (after.status, after.accepted, after.done_epoch) == (TaskStatus.PENDING, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("how", "accepted"), [({}, 4), ({"note": "in blue"}, None), ({"fresh": True}, None)], ids=str
+)
+def test_accepted_work_that_could_not_be_published_is_not_reviewed_again(how: Any, accepted: object) -> None:
+    task = make_task(TaskStatus.FAILED, epoch=9, done_epoch=4, accepted=4, sent_back="mend it")
+    after = run(task, None, c.Retry(task_id=7, actor="ada", **how)).task
+    assert (after.accepted, after.done_epoch) == (accepted, accepted)
+    assert after.sent_back == ("mend it" if accepted else "")
 
 
 def test_what_a_person_gives_back_has_all_its_rounds_again() -> None:

@@ -151,7 +151,7 @@ def test_a_secret_in_an_own_commit_is_sent_back_with_the_way_out(home, told):
     assert VALUE not in refused.value.words and said not in refused.value.words
     assert not git(home, "branch", "--list", BRANCH), "nothing was published"
     with pytest.raises(ForReview, match="tell a secret"):
-        publish(made, accepted=True, **guarded)
+        publish(made, accepted=made.epoch, mended=True, **guarded)
     reset, again = refused.value.hint.partition(": git ")[2].split("; git ")
     git(home, *reset.split())
     git(home, *again.replace("MESSAGE", "pushed").split())

@@ -121,7 +121,7 @@ def test_what_git_left_is_taken_once_somebody_says_so(home, conflict, kind, way)
     elif way == "its word":
         again.decide(sorted(paths))
     again.keep()
-    collected = Publishing(again, 1 << 20, accepted=way == "a person").collect()
+    collected = Publishing(again, 1 << 20, accepted=again.epoch if way == "a person" else None).collect()
     assert before in git(home, "log", "-1", "--format=%P", collected.commit).split()
     assert set(git(home, "ls-tree", "-r", "--name-only", collected.commit).split()) & paths == {
         name for name in paths if (path / name).is_symlink() or name in here
@@ -193,7 +193,7 @@ def test_what_others_have_published_is_not_this_ones_to_mend(home):
         tree(repository, key).prepare()
     other, own = tree(repository, "x"), tree(repository, "y")
     write(other.cwd / "doc", "<<<<<<< a\n=======\n>>>>>>> b\n")
-    commit = Publishing(other, 1 << 20, accepted=True).collect().commit
+    commit = Publishing(other, 1 << 20, accepted=other.epoch, mended=True).collect().commit
     git(home, "branch", BRANCH, commit)
     write(own.cwd / "y", "y")
     again = tree(repository, "y", epoch=2)

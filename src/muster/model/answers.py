@@ -71,10 +71,10 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     """As in the task's fields."""
     review: str = ""
     changes: str = ""
-    accepted: bool = False
-    """A person has taken the work as it is."""
+    accepted: int | None = None
+    """The attempt whose work a person has taken as that has shown it."""
     sent_back: str = ""
-    """Why the last result was not taken."""
+    """Why the last result was not taken; of work that was accepted: what its person was told to mend."""
     verdicts: Verdicts = {}
     """What people have allowed its agent, and denied it."""
     publishes: int | None = None

@@ -207,8 +207,8 @@ class Task(Struct, frozen=True, gc=False):
     sent_back: str = ""
     """Why its last result was not taken; the agent is told."""
     touches: str = ""
-    accepted: bool = False
-    """A person takes its work as it is: no check is run any more."""
+    accepted: int | None = None
+    """The attempt whose work a person takes as that has shown it: no check is run any more."""
     wish: str = ""
     """The exact command that its agent wants to be allowed, while it is paused for that."""
     verdicts: str = ""

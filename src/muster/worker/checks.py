@@ -16,7 +16,7 @@ TAIL_BYTES = 6000
 def said_or(said: str, by_agent: Mapping[str, str], job: ClaimedJob) -> str:
     """What the task says of its check or its review, else its agent; empty: there is to be none."""
     found = said or by_agent.get(job.agent, "")
-    return "" if found == NOTHING or job.accepted else found
+    return "" if found == NOTHING or job.accepted is not None else found
 
 
 MISSING = (126, 127)

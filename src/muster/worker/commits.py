@@ -82,6 +82,12 @@ class Staged(NamedTuple):
         return repository.run("commit-tree", tree, *named, "-m", message)
 
 
+def changed_files(repository: Repository, before: str, after: str) -> list[str]:
+    """In which these two commits differ."""
+    compare = ("diff-tree", "-r", "--no-renames", "--name-only", "-z", before, after)
+    return [name for name in repository.run(*compare).split("\0") if name]
+
+
 def sizes(repository: Repository, changed: Mapping[str, tuple[str, str]]) -> list[tuple[str, int]]:
     """(path, bytes) of every changed file."""
     files = {path: name for path, (mode, name) in changed.items() if mode != GITLINK}

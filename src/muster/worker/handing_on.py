@@ -77,6 +77,8 @@ class HandingOn(Struct, frozen=True):
         published = publisher.publish(merge=self.trees is None or self.trees.merge)
         if published.others:
             self.report(self.words.others(publishing.tree.plan_branch.name, published.others))
+        if published.mended:
+            self.report(self.words.mended(published.mended))
         must = self.trees is not None and self.job.agent in self.trees.writers
         return self.words.published(word, published, checked=self.asked, must=must)
 

@@ -19,6 +19,8 @@ class PublishedWork(NamedTuple):
     """As in Collected."""
     there: bool = False
     """As in Merged."""
+    mended: str = ""
+    """As in Collected."""
 
 
 class Stopped(NotPublished):
@@ -58,14 +60,19 @@ class Publisher:
                 self._look_at(merged.new)
                 if self._publishing.advance(merged, self._intend):
                     return PublishedWork(
-                        merged.changed, collected.large, merged.others, collected.left_out, merged.there
+                        merged.changed,
+                        collected.large,
+                        merged.others,
+                        collected.left_out,
+                        merged.there,
+                        collected.mended,
                     )
 
     def _on_its_own_branch(self, collected: Collected) -> PublishedWork:
         self._look_at(collected.commit)
         self._publishing.hand_in()
         changed = self._publishing.changed(collected.commit)
-        return PublishedWork(changed, collected.large, left_out=collected.left_out)
+        return PublishedWork(changed, collected.large, left_out=collected.left_out, mended=collected.mended)
 
     def _look_at(self, commit: str) -> None:
         if self._check is None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.blackout import Blackout
-from muster.worker.commits import GITLINK, Staged, sizes, stage
+from muster.worker.commits import GITLINK, Staged, changed_files, sizes, stage
 from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
@@ -70,6 +70,8 @@ class Collected(NamedTuple):
     """Files of more than LARGE_BYTES, with their sizes."""
     left_out: str
     """Files that git ignores, and where they are kept; empty: none that anybody would miss."""
+    mended: str = ""
+    """Files that are other than its person was shown, where that was told to mend them."""
 
 
 class Merged(NamedTuple):
@@ -88,8 +90,10 @@ class Publishing(Struct, frozen=True):
     tree: Worktree
     file_bytes_max: int
     """A larger file is for a person to decide on."""
-    accepted: bool = False
-    """A person has looked at it, and takes it as it is."""
+    accepted: int | None = None
+    """The attempt whose work a person has looked at, and takes as that has shown it ..."""
+    mended: bool = False
+    """... or as it is now: it was for that person to mend."""
     droppings: tuple[str, ...] = ()
     """Names of ignored files that nobody misses."""
     upstream: AttemptUpstream | None = None
@@ -117,7 +121,7 @@ class Publishing(Struct, frozen=True):
                         f"a {what} is under way in its working tree, so its work is half done",
                         f"finish it: {self._git} {what} --continue; or undo it: {self._git} {what} --abort",
                     )
-            if not self.accepted:
+            if self.accepted is None:
                 self._refuse_stashed(admin)
             tree.level_boxes(begun)
             head = repository.run("rev-parse", "HEAD", cwd=tree.path)
@@ -129,7 +133,7 @@ class Publishing(Struct, frozen=True):
             # What others have published is not this one's to mend.
             changed = staged.changed(repository, begun.base, *([tip] if tip else []))
             self._refuse_repositories(changed, staged)
-            if self.accepted:
+            if self.accepted is not None:
                 staged = staged._replace(undecided=())
             else:
                 self._refuse_conflicts(begun.base, changed, staged)
@@ -151,9 +155,24 @@ class Publishing(Struct, frozen=True):
             if repository.checked_out(tree.branch) in (None, str(tree.path)):
                 repository.run("update-ref", f"refs/heads/{tree.branch}", commit)
             ignored = tree.ignored(self.droppings)
-            return Collected(
-                commit, large, f"{_named(ignored)}; it is kept in {tree.path}" if ignored else ""
+            left_out = f"{_named(ignored)}; it is kept in {tree.path}" if ignored else ""
+            return Collected(commit, large, left_out, self._mended(commit))
+
+    def _mended(self, commit: str) -> str:
+        """Raises ForReview where nobody has asked for it."""
+        if self.accepted is None:
+            return ""
+        tree = self.tree
+        # Where nothing is known of what was shown, nobody has seen any of it.
+        changed = changed_files(tree.repository, tree.left_by(self.accepted) or tree.base, commit)
+        # The boxes of plans are ticked meanwhile.
+        names = [name for name in changed if name not in tree.plan_files]
+        if names and not self.mended:
+            raise ForReview(
+                f"somebody has changed {_named(names)} since what was accepted was shown; nothing was published",
+                "look at it once more, and accept it as it is now, or send it back",
             )
+        return _named(names)
 
     def merge(self, commit: str) -> Merged:
         """The commit that the plan's branch would move to, and that nothing points to yet.  Raises SentBack."""
@@ -325,7 +344,9 @@ class Publishing(Struct, frozen=True):
             f"make them anew without it: {self._git} reset --soft {found[-1]}^; {self._git} commit -m MESSAGE"
         )
         # No acceptance takes it: who looked at files has not seen it.
-        raise ForReview(why, f"{how}; then accept it") if self.accepted else SentBack(why, how)
+        if self.accepted is None:
+            raise SentBack(why, how)
+        raise ForReview(why, f"{how}; then accept it")
 
     def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""
@@ -376,7 +397,7 @@ class Publishing(Struct, frozen=True):
     def _large(self, changed: Changed) -> tuple[str, ...]:
         found = sizes(self.tree.repository, changed)
         too_large = [_sized(path, size) for path, size in found if size > self.file_bytes_max]
-        if too_large and not self.accepted:
+        if too_large and self.accepted is None:
             raise ForReview(
                 f"it has made files of more than {self.file_bytes_max / 1e6:,.0f} MB: {_named(too_large)}",
                 "git.max_file of muster.toml is the limit",

@@ -96,6 +96,11 @@ class Words:
             task_id=job.task_id, epoch=job.epoch, name=name, location=cut("; ".join(commits), 1000)
         )
 
+    def mended(self, files: str) -> c.AddArtifact:
+        job = self._job
+        name = f"changed after attempt {job.accepted}, and accepted with it"
+        return c.AddArtifact(task_id=job.task_id, epoch=job.epoch, name=name, location=cut(files, 1000))
+
     def done(self, word: c.Complete) -> c.Declare:
         """Before its work is published: whoever comes after us knows then that no agent is to run again."""
         job = self._job
@@ -111,7 +116,7 @@ class Words:
             left_out = cut(f"{LEFT_OUT}{published.left_out}{seen}", REFUSED_CHARS_MAX)
             word = replace(word, refused=(*word.refused, left_out))
         done = published.changed or published.there or checked
-        if done or not must or job.changes == NO_CHANGES or job.accepted:
+        if done or not must or job.changes == NO_CHANGES or job.accepted is not None:
             return replace(word, changed=published.changed, there=published.there, large=published.large)
         refused = f"; {refused_words(word.refused)}" if word.refused else ""
         return self.failure(

@@ -146,8 +146,10 @@ class Tree(Struct):
     tree: Worktree
     publishes: int | None = None
     """Whose work is only to be published."""
-    accepted: bool = False
-    """By a person."""
+    accepted: int | None = None
+    """As in ClaimedJob ..."""
+    mended: bool = False
+    """... and in Publishing."""
     told: str = ""
     apart: bool = True
 
@@ -165,7 +167,7 @@ class Tree(Struct):
         return upstream.place(self.tree) if upstream is not None and self.tree.branched else ""
 
     def begin(self) -> None:
-        self.told = self.tree.prepare(merge=self.publishes is None)
+        self.told = self.tree.prepare(merge=self.publishes is None, shown=self.accepted)
         if self.publishes is not None:
             upstream = self.rules.upstream
             away = upstream.upstream.away.get(upstream.job.task_id, {}) if upstream is not None else {}
@@ -222,7 +224,14 @@ class Tree(Struct):
         if not self.tree.branched:
             return None
         rules = self.rules
-        return Publishing(self.tree, rules.file_bytes_max, self.accepted, rules.droppings, rules.upstream)
+        return Publishing(
+            self.tree,
+            rules.file_bytes_max,
+            self.accepted,
+            self.mended,
+            droppings=rules.droppings,
+            upstream=rules.upstream,
+        )
 
     def looks(self) -> TreeLooks | None:
         return TreeLooks(self.tree, self.rules.look_s) if self.tree.branched else None
@@ -251,4 +260,4 @@ def workdir_of(job: ClaimedJob, root: Path, trees: Trees | None, plans: Sequence
         branched=job.agent not in trees.readers or job.publishes is not None,
         plan_files=plan_paths(trees.repository, plans) if trees.protects else (),
     )
-    return Tree(trees, tree, job.publishes, job.accepted)
+    return Tree(trees, tree, job.publishes, job.accepted, bool(job.sent_back))

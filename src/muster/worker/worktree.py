@@ -104,8 +104,10 @@ class Worktree(Struct, frozen=True):
     def message(self) -> str:
         return self.signature.message(self.epoch)
 
-    def prepare(self, *, merge: bool = True) -> str:
+    def prepare(self, *, merge: bool = True, shown: int | None = None) -> str:
         """Makes the tree, or takes over what an earlier attempt left, and says what to tell the agent.
+
+        What stands behind the ref of attempt `shown` stays there: a person has accepted that.
 
         With `merge`, for an agent that goes on there, what others have published since is merged into it.  May be
         killed at any moment and is then simply done again.  Raises GitFailed, also where a later attempt has
@@ -131,7 +133,7 @@ class Worktree(Struct, frozen=True):
             else:
                 restore_branch(repository, self.admin(), self.head, begun.base)
                 if begun.epoch != self.epoch:
-                    self._keep(begun)
+                    self._keep(begun, shown=begun.epoch == shown)
                 self._unlock()
                 if self.checking.exists():  # its worker was killed: what it had collected is at HEAD
                     self.sweep()
@@ -198,9 +200,13 @@ class Worktree(Struct, frozen=True):
                 return None  # from when the tree was there
             return begun and self._keep(begun, admin)
 
+    def left_by(self, epoch: int) -> str | None:
+        """The commit with all that this attempt has left, where one is known."""
+        return self.repository.commit_of(self._refs(epoch).kept)
+
     def check_work_of(self, epoch: int, elsewhere: str = "") -> None:
         """Call once prepared.  Raises WorkMissing where nothing is known of its work, but perhaps where it is."""
-        if self.repository.commit_of(self._refs(epoch).kept) is None:
+        if self.left_by(epoch) is None:
             gone = "is no part of this repository any more" if self._set_aside else "is gone"
             where = f"it is {elsewhere}" if elsewhere else f"{self._set_aside or self.path} {gone}"
             raise WorkMissing(
@@ -417,7 +423,7 @@ class Worktree(Struct, frozen=True):
             repository.run(*add, "--detach", str(path), base, keep=(lock,))
         self.cwd.mkdir(parents=True, exist_ok=True)
 
-    def _keep(self, begun: Begun, deleted: Path | None = None) -> Work:
+    def _keep(self, begun: Begun, deleted: Path | None = None, *, shown: bool = False) -> Work:
         repository, admin = self.repository, deleted or self.admin()
         head = repository.run("rev-parse", f"worktrees/{admin.name}/HEAD")
         if deleted is None:
@@ -425,6 +431,8 @@ class Worktree(Struct, frozen=True):
         kept, message = self._refs(begun.epoch).kept, self.signature.message(begun.epoch)
         if (admin / _CHECKING).exists():  # with what the check has left, which is no part of the work
             kept += "-check"
+        elif shown and self.repository.commit_of(kept):
+            kept += "-changed"
         staged = stage(repository, None if deleted else self.path, admin, head)
         commit = staged.commit(repository, admin, head, message, kept)
         self.put(kept, commit)

@@ -42,7 +42,7 @@ def edit(task: Task, facts: Facts, command: Edit, now: Now) -> Decision:
         # What is done was asked for in other words.
         if task.done_epoch is not None:
             said += f"; what attempt {task.done_epoch} has done is not published: it is done anew"
-        state |= {"done_epoch": None, "accepted": False}
+        state |= {"done_epoch": None, "accepted": None}
         if task.status is TaskStatus.PAUSED and task.paused_reason is PauseReason.REVIEW:
             state |= {"status": TaskStatus.PENDING, "paused_reason": None, "error_kind": None, "error": ""}
             state |= {"rounds": 0, "sent_back": ""}

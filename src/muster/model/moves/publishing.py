@@ -21,7 +21,7 @@ from muster.model.moves.decision import (
     moved_by,
 )
 from muster.model.retry import SPENDS, Spend
-from muster.model.states import AttemptStatus, PauseReason, StopAction, TaskStatus
+from muster.model.states import AttemptStatus, ErrorKind, PauseReason, StopAction, TaskStatus
 from muster.model.task import Attempt, Now, Task
 from muster.model.wording import refused_words
 
@@ -99,7 +99,7 @@ def completed(
         "done_epoch": None,
         "rounds": 0,
         "sent_back": "",
-        "accepted": False,
+        "accepted": None,
     }
     level = Level.WARN if refused else Level.INFO
     after, event = moved_by(task, now, "completed", said, attempt.worker_id, changes, level, details or None)
@@ -134,7 +134,7 @@ def sent_back(task: Task, attempt: Attempt, command: c.Fail, facts: Facts, now: 
         sent_back=command.message,
         # What a person accepts is published as it is; what goes back is not done.
         done_epoch=None if again else task.done_epoch or task.epoch,
-        accepted=False,
+        accepted=None,
     )
     closed = close_failed(attempt, AttemptStatus.FAILED, command, now)
     follow: tuple[c.Command, ...] = (c.Promote(task_id=task.id),) if again else ()
@@ -160,5 +160,7 @@ def accept(task: Task, facts: Facts, command: c.Accept, now: Now) -> Decision:
         paused_reason=None,
         error_kind=None,
         error="",
-        accepted=True,
+        accepted=task.epoch,
+        # What was judged to be wrong a person may have mended by hand.
+        sent_back=task.sent_back if task.error_kind is ErrorKind.REWORK else "",
     )

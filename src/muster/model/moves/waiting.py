@@ -163,14 +163,16 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
                 f"task {task.id} waits for its next try, which goes on from its last checkpoint",
                 "cancel it first; then a retry may begin from the start",
             )
-        return promote(
-            task, facts, c.Promote(task_id=task.id, actor=command.actor), now, **_noted(task, command)
-        )
+        # A note is for an agent: then one is to run, also where work is only to be published.
+        anew = {"done_epoch": None, "accepted": None} if command.note else {}
+        at_once = c.Promote(task_id=task.id, actor=command.actor)
+        return promote(task, facts, at_once, now, **anew, **_noted(task, command))
     if task.status not in {TaskStatus.FAILED, TaskStatus.CANCELLED, TaskStatus.COMPLETED}:
         raise IllegalMove(
             f"task {task.id} is {task.status}: only a failed, cancelled or completed task starts anew",
             _BEGINS_INSTEAD.get(task.status, "cancel it first, or wait until it has ended").format(task.id),
         )
+    publishes = task.done_epoch is not None and not (command.fresh or command.note)
     return decided(
         task,
         now,
@@ -188,22 +190,22 @@ def retry(task: Task, facts: Facts, command: c.Retry, now: Now) -> Decision:
         error="",
         expires_at_ms=None,
         fresh_after_epoch=task.epoch if command.fresh else task.fresh_after_epoch,
-        **{"done_epoch": None if command.fresh else task.done_epoch} | _noted(task, command),
+        done_epoch=task.done_epoch if publishes else None,
         ended_at_ms=None,
         skipped=False,
         rounds=0,
-        sent_back="",
-        accepted=False,
+        sent_back=task.sent_back if publishes else "",
+        accepted=task.accepted if publishes else None,
         verdicts="",
+        **_noted(task, command),
     )
 
 
 def _noted(task: Task, command: c.Retry) -> dict[str, Any]:
-    """A note is for an agent: then one is to run, also where work is only to be published."""
     if not command.note:
         return {}
     note = with_note(task.note, command.note)
-    return {"note": note, "done_epoch": None, "details": {"note": command.note}}
+    return {"note": note, "details": {"note": command.note}}
 
 
 def complete_by_person(task: Task, facts: Facts, command: c.CompleteByPerson, now: Now) -> Decision:

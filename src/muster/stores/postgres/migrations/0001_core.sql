@@ -176,7 +176,7 @@ CREATE TABLE tasks (
     rounds             bigint NOT NULL,
     sent_back          text NOT NULL,
     touches            text NOT NULL,
-    accepted           smallint NOT NULL CHECK (accepted IN (0, 1)),
+    accepted           bigint,
     wish               text NOT NULL,
     verdicts           text NOT NULL,
     is_group           smallint NOT NULL CHECK (is_group IN (0, 1)),

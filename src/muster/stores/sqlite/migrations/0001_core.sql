@@ -171,7 +171,7 @@ CREATE TABLE tasks (
     rounds             INTEGER NOT NULL,
     sent_back          TEXT NOT NULL,
     touches            TEXT NOT NULL,
-    accepted           INTEGER NOT NULL CHECK (accepted IN (0, 1)),
+    accepted           INTEGER,
     wish               TEXT NOT NULL,
     verdicts           TEXT NOT NULL,
     is_group           INTEGER NOT NULL CHECK (is_group IN (0, 1)),

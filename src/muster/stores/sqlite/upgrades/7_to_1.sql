@@ -34,7 +34,7 @@ SELECT
     limit_key, updated_at_ms, started_at_ms, ended_at_ms, lingering_epoch, estimated_s, NULL,
     -- Its children went on behind it.
     status IN ('CANCELLED', 'ARCHIVED') AND error_kind IS NULL AND error LIKE 'skipped%', 0,
-    '', '', 0, '', '', 0, NULL, key, title, description, NULL,
+    '', '', NULL, '', '', 0, NULL, key, title, description, NULL,
     '', agent, capabilities, profile, tags, metadata, '{}', '', parent_task_id,
     '', '', '', epic, feature, created_by, created_at_ms, not_before_ms, not_after_ms, target,
     EXISTS (SELECT 1 FROM old.events e WHERE e.task_id = t.id AND e.seq = 1 AND e.details = '{"file":true}'), result, ''
