@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.agents.transcript import Reader, Transcript
+from muster.agents.transcript import Reader, Span, Streams, Transcript
 from muster.app.settings import KINDS
 from muster.model.limits import Limits
 from muster.ports.agent import Did, Entry, Step
@@ -80,11 +80,67 @@ def test_it_may_be_cut_anywhere(name: str, cuts: list[int]) -> None:
     assert [*found, *transcript.end()] == list(read_transcript(entries_of(name), data))
 
 
+PARTS = [("He", True), ("llo", True), ("then", False), ("b", True), ("ye", True), ("c", False), ("d", True)]
+SAID = [{"type": "m", "said": text, "part": part} for text, part in PARTS]
+ERRORS = [{"type": "e", "error": text} for text in ("bad", "bad", "worse", "bad")]
+
+
+def of_parts(line):
+    if "error" in line:
+        yield Entry(did=Did.ERROR, text=line["error"])
+    elif "said" in line:
+        yield Entry(did=Did.TOOL, text="", tool=line["said"].upper())
+        yield Entry(did=Did.MESSAGE, text=line["said"], goes_on=line["part"])
+
+
+def in_lines(objects) -> bytes:
+    return b"".join(json.dumps(one).encode() + b"\n" for one in objects)
+
+
+MIXED = in_lines([*SAID, *ERRORS, {"type": "silent"}, ERRORS[-1], *SAID[:2], {"type": "silent"}, SAID[1]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([*NAMES, "of parts", "plain"]), st.lists(st.integers(0, 20_000), max_size=8))
+def test_who_goes_on_elsewhere_tells_the_same(name: str, cuts: list[int]) -> None:
+    """Each part is read by somebody else, who has what the one before says that it hangs on."""
+    data = MIXED if name in {"of parts", "plain"} else recorded(name)
+    kinds = (of_parts,) if name == "of parts" else () if name == "plain" else (entries_of(name),)
+    places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    found: list[Entry] = []
+    spans: dict[str, Span] = {}
+    for a, b in pairwise(places):
+        streams = Streams(Reader(kinds))
+        for stream, (begin, end) in spans.items():
+            assert begin is not None
+            streams.resume(stream, (begin, end), data[begin:end])
+        found += streams.feed("stdout", a, data[a:b])
+        spans = streams.spans
+    found += [entry for _, entry in streams.end()]
+    whole = Transcript(Reader(kinds))
+    assert found == [*whole.feed(data), *whole.end()]
+
+
+def test_a_gap_ends_what_was_begun() -> None:
+    plain, parts = Streams(Reader(())), Streams(Reader((of_parts,)))
+    assert [
+        entry.text for entry in [*plain.feed("stdout", 0, b"one\ntw"), *plain.feed("stdout", 9, b"o\n")]
+    ] == [
+        "one",
+        "tw",
+        "o",
+    ]
+    data = in_lines([{"type": "m", "said": "He", "part": True}])
+    found = [*parts.feed("stdout", 0, data + b'{"type'), *parts.feed("stdout", 900, b'"}\n' + data)]
+    assert [entry.text for entry in found if entry.did is Did.MESSAGE] == ["He"]
+    assert parts.spans == {"stdout": (903, 903 + len(data))}
+
+
 def test_a_gap_loses_only_what_is_missing() -> None:
     data, transcript = recorded("claude-code.tools"), Transcript(Reader((entries_of("claude-code.tools"),)))
     lines = data.splitlines(keepends=True)
     found = [*transcript.feed(lines[0] + lines[1][:200])]
-    transcript.gap()
+    found += transcript.gap()
     found += [*transcript.feed(lines[3][50:] + b"".join(lines[4:])), *transcript.end()]
     assert [entry.text for entry in found][:2] == ["hello", "I made it."]
 

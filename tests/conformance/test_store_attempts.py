@@ -187,3 +187,13 @@ def test_a_workers_name_is_nobody_elses(subject: Subject) -> None:
     )
     assert subject.tx("workspace_of_worker", worker.id) == 1
     assert subject.tx("workspace_of_worker", "nobody") is None
+
+
+def test_a_part_of_one_stream_is_found_by_where_it_stands_in_it(subject: Subject) -> None:
+    for at in (3, 0, 6):
+        subject.write(logs=[AppendLog(task_id=1, epoch=1, stream="stdout", offset=at, data=b"%d.." % at)])
+    for task_id, epoch, stream in ((1, 1, "stderr"), (1, 2, "stdout"), (2, 1, "stdout")):
+        subject.write(logs=[AppendLog(task_id=task_id, epoch=epoch, stream=stream, offset=3, data=b"no")])
+    assert [one.data for _, one in subject.read("log_part", 1, 1, "stdout", 0, 6)] == [b"0..", b"3.."]
+    assert [one.data for _, one in subject.read("log_part", 1, 1, "stdout", 1, 7)] == [b"3..", b"6.."]
+    assert subject.read("log_part", 1, 1, "stdout", 7, 7) == []

@@ -16,6 +16,8 @@ from muster.ports.agent import Did, Entry
 Entries = Callable[[dict[str, Any]], Iterable[Entry]]
 _decode = msgspec.json.Decoder().decode
 STDERR = "stderr"
+Span = tuple[int | None, int]
+"""Of one stream: where what has not ended begins (None: a line that is not told), and where it is gone on."""
 
 
 class Reader(Struct, frozen=True):
@@ -49,6 +51,13 @@ class Transcript:
         self._skip = from_middle and bool(reader.kinds)
         self._message: Entry | None = None
         self._error: Entry | None = None
+        self._since_bytes = 0
+        """Of the lines since that message, or that error, began: what comes next hangs on it."""
+
+    @property
+    def open_bytes(self) -> int | None:
+        """Whoever begins anew so many bytes before goes on as we do; None: with a line that is not told."""
+        return None if self._skip else len(self._rest) + self._since_bytes
 
     def feed(self, data: bytes) -> Iterator[Entry]:
         first, *others = data.split(b"\n")
@@ -65,13 +74,18 @@ class Transcript:
                         yield entry
                     else:
                         yield from self._joined(entry)
+                hangs = self._message is not None or self._error is not None
+                self._since_bytes = self._since_bytes + len(line) + 1 if hangs else 0
         if len(self._rest) > LINE_BYTES_MAX:
             self._rest, self._skip = bytearray(), True
 
-    def gap(self) -> None:
-        """Bytes are missing here: where lines are objects, what is left of one says nothing."""
+    def gap(self) -> list[Entry]:
+        """Bytes are missing here: what was begun ends.  Where lines are objects, a part of one says nothing."""
         if self._reader.kinds:
             self._rest, self._skip = bytearray(), True
+        told = [*self.end()]
+        self._error, self._since_bytes = None, 0
+        return told
 
     def end(self) -> Iterator[Entry]:
         if self._rest and not self._skip:
@@ -80,7 +94,7 @@ class Transcript:
         self._rest = bytearray()
         if self._message is not None:
             yield self._message
-            self._message = None
+            self._message, self._since_bytes = None, 0
 
     def _joined(self, entry: Entry) -> Iterator[Entry]:
         """With the parts of a message as one entry, and without an error that is told again in the same words."""
@@ -91,6 +105,7 @@ class Transcript:
         if last is not None and entry.goes_on and entry.did is last.did:
             self._message = replace(last, text=last.text + entry.text)
             return
+        self._since_bytes = 0
         if last is not None:
             yield last
         if entry.goes_on:
@@ -107,23 +122,49 @@ class Streams:
         self._next: dict[str, int] = {}
         self._transcripts: dict[str, Transcript] = {}
 
+    @property
+    def spans(self) -> dict[str, Span]:
+        """Where to go on in each stream."""
+        opened = {stream: known.open_bytes for stream, known in self._transcripts.items()}
+        ends = self._next
+        return {
+            name: (None if size is None else ends[name] - size, ends[name]) for name, size in opened.items()
+        }
+
+    def next_of(self, stream: str) -> int | None:
+        """Where what comes next in it begins, where that is known."""
+        return self._next.get(stream)
+
+    def resume(self, stream: str, span: Span, begun: bytes = b"") -> None:
+        """Goes on at the end of this span: `begun` are its bytes."""
+        begin, self._next[stream] = span
+        reader = self._reader_of(stream)
+        known = self._transcripts[stream] = Transcript(reader, from_middle=begin is None)
+        for _ in known.feed(begun):
+            pass  # told before: it stands in the line in which what has not ended begins
+
+    def gap(self, stream: str, offset: int) -> list[Entry]:
+        """What ends where the next chunk of the stream begins behind what is known of it."""
+        if stream not in self._transcripts:
+            self.resume(stream, (None if offset else 0, offset))
+        elif offset > self._next[stream]:
+            self._next[stream] = offset
+            return self._transcripts[stream].gap()
+        return []
+
     def feed(self, stream: str, offset: int, data: bytes) -> Iterator[Entry]:
         """Chunks that begin after the one before has ended leave a gap."""
-        known = self._transcripts.get(stream)
-        if known is None:
-            plain = Reader(()) if stream == STDERR else self._reader
-            known = self._transcripts[stream] = Transcript(
-                plain, from_middle=offset > 0 and bool(plain.kinds)
-            )
-        elif offset > self._next[stream]:
-            known.gap()
+        yield from self.gap(stream, offset)
         self._next[stream] = offset + len(data)
-        return known.feed(data)
+        yield from self._transcripts[stream].feed(data)
 
     def end(self) -> Iterator[tuple[str, Entry]]:
         for stream, transcript in self._transcripts.items():
             for entry in transcript.end():
                 yield stream, entry
+
+    def _reader_of(self, stream: str) -> Reader:
+        return Reader(()) if stream == STDERR else self._reader
 
 
 def message(text: str, *, goes_on: bool = False) -> Iterator[Entry]:

@@ -71,6 +71,11 @@ class AttemptReads(Protocol):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         """The last `limit` chunks, otherwise as `log`."""
 
+    async def log_part(
+        self, task_id: int, epoch: int, stream: str, begin: int, end: int
+    ) -> list[tuple[int, LogChunk]]:
+        """The chunks of one stream that begin at these offsets, `end` not among them, by their offsets."""
+
     async def log_end(self, task_id: int, epoch: int) -> int:
         """The place of the last chunk; 0 where there is none."""
 

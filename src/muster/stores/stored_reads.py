@@ -255,6 +255,11 @@ class StoredReads(StoredQueries):
     async def log_tail(self, task_id: int, epoch: int, *, limit: int) -> list[tuple[int, LogChunk]]:
         return _chunks(await self._all("log_tail", task_id, epoch, limit))
 
+    async def log_part(
+        self, task_id: int, epoch: int, stream: str, begin: int, end: int
+    ) -> list[tuple[int, LogChunk]]:
+        return _chunks(await self._all("log_part", task_id, epoch, stream, begin, end))
+
     async def log_end(self, task_id: int, epoch: int) -> int:
         return int(await self._value("log_end", task_id, epoch))
 

@@ -88,6 +88,11 @@ SELECT place, stream, "offset", at_ms, data FROM (
      WHERE @mine AND task_id = ?1 AND epoch = ?2 ORDER BY place DESC LIMIT ?3) newest
  ORDER BY place
 
+-- name: log_part
+SELECT place, stream, "offset", at_ms, data FROM logs
+ WHERE @mine AND task_id = ?1 AND epoch = ?2 AND stream = ?3 AND "offset" >= ?4 AND "offset" < ?5
+ ORDER BY "offset"
+
 -- name: log_end
 SELECT coalesce(max(place), 0) FROM logs WHERE @mine AND task_id = ?1 AND epoch = ?2
 

@@ -90,6 +90,11 @@ SELECT rowid, stream, offset, at_ms, data FROM logs
      WHERE @mine AND task_id = ?1 AND epoch = ?2 ORDER BY rowid DESC LIMIT ?3)
  ORDER BY rowid
 
+-- name: log_part
+SELECT rowid, stream, offset, at_ms, data FROM logs
+ WHERE @mine AND task_id = ?1 AND epoch = ?2 AND stream = ?3 AND offset >= ?4 AND offset < ?5
+ ORDER BY offset
+
 -- name: log_end
 SELECT coalesce(max(rowid), 0) FROM logs WHERE @mine AND task_id = ?1 AND epoch = ?2
 
