@@ -41,11 +41,13 @@ COMMIT = Pattern(
 CHANGES = Pattern(r"^(none)?$(?!\n)", "the word none, or an empty text")
 ORDER = Pattern(r"^(file|phases|free)?$(?!\n)", "file, phases or free, or an empty text")
 STREAM = Pattern(r"^(stdout|stderr)$(?!\n)", "stdout or stderr")
+_SPAN = r"(?:stdout|stderr)\.\d{0,18}\.\d{1,18}"
+SPANS = Pattern(rf"^(?:{_SPAN}(?:~{_SPAN})?)?$(?!\n)", "what stands there in the address of a next page")
 VIEW = Pattern(r"^(board)?$(?!\n)", "the word board, or an empty text")
 
 _ALL = (
     *(MEMBER, WORKSPACE, SECRET, WEBHOOK, MESSAGE, WORKER, ARTIFACT),
-    *(SHA256, COMMIT, CHANGES, ORDER, STREAM, VIEW),
+    *(SHA256, COMMIT, CHANGES, ORDER, SPANS, STREAM, VIEW),
 )
 RULES = {one.regex: one.rule for one in _ALL}
 _TOLD = {f"Expected `str` matching regex {one.regex!r}": f"Expected {one.rule}" for one in _ALL}

@@ -65,6 +65,8 @@ class TaskPageQuery(DoneQuery, frozen=True, kw_only=True):
 class TranscriptQuery(DoneQuery, frozen=True, kw_only=True):
     attempt: c.Count | None = None
     after: c.Count = 0
+    open: Annotated[str, Meta(pattern=patterns.SPANS.regex)] = ""
+    """What had not ended there: it is on the page on which it ends."""
 
 
 @routes.get("/tasks")
@@ -181,7 +183,6 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
     from muster.web.pages.edits import EDIT
     from muster.web.pages.render import json_of, page
     from muster.web.pages.timeline import WIDTH, bars
-    from muster.web.pages.transcript import transcript_of
 
     live = await live_of(web)
     found = await web.queries.task(task_id)
@@ -198,7 +199,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         bars=bars(detail["attempts"], time.time_ns() // 1_000_000),
         width=WIDTH,
         own_host=os.uname().nodename,
-        transcript=await transcript_of(web, task_id, attempt, None) if attempt else None,
+        transcript=await _said(web, request, task_id, attempt) if attempt else None,
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
         task_actions=TASK_ACTIONS,
@@ -212,7 +213,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
 async def transcript(web: Backend, request: Request, task_id: int, query: TranscriptQuery) -> Reply:
     """All that an attempt said and did, from its beginning on, a part on each page."""
     from muster.web.pages.render import json_of, page
-    from muster.web.pages.transcript import transcript_of
+    from muster.web.pages.transcript import Shown, part_of
 
     found = await web.queries.task(task_id)
     attempt = _attempt(found.attempts, query.attempt)
@@ -223,8 +224,18 @@ async def transcript(web: Backend, request: Request, task_id: int, query: Transc
         "transcript.html",
         done="",
         task=json_of(found.task),
-        transcript=await transcript_of(web, task_id, attempt, query.after),
+        transcript=await part_of(web, task_id, attempt, Shown.of(query.after, query.open)),
     )
+
+
+async def _said(web: Backend, request: Request, task_id: int, attempt: AttemptView) -> Json:
+    """What is new to a page that says what it shows; for another one the end."""
+    from muster.web.pages.transcript import end_of, news_of, shown_by
+
+    shown = shown_by(request.header(b"muster-shown"), attempt.epoch)
+    if shown is None:
+        return await end_of(web, task_id, attempt)
+    return await news_of(web, task_id, attempt, shown)
 
 
 @routes.get("/tasks/{task_id:id}/artifacts/{epoch:id}/{name}")

@@ -2,7 +2,7 @@
 // four times a second and for a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and
 // looks when it is seen again.  A form that stands still only learns whether it can still be sent.
 
-import { patchPage, unsent } from "./patch.js";
+import { patchPage, shownOf, unsent } from "./patch.js";
 
 const CALM_MS = 250;
 const AGAIN_MS = 1000;
@@ -92,7 +92,7 @@ async function ask() {
   wanted = outdated = false;
   lastMs = Date.now();
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, credentials: "same-origin" });
+    const answer = await fetch(location.href, { headers: { accept: "text/html", ...shownOf(document) }, credentials: "same-origin" });
     if (answer.status === 401) return leave();
     out = false;
     if (!answer.ok) throw new Error(String(answer.status));

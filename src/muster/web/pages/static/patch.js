@@ -44,7 +44,8 @@ function whyNot(form, asked, fresh) {
 
 const roleOf = (page) => page.querySelector("[data-role]")?.dataset.role ?? "another one";
 
-const ROWS_MAX = 1000; // of what only grows
+const ROWS_MAX = 1000; // of what only grows ...
+const CHARS_MAX = 2_000_000; // ... and of their text
 
 // Whose words a region is a part of: those of one attempt are not mixed with those of another.
 const ofSame = (region) => region.parentElement.closest("[data-as]")?.dataset.as;
@@ -74,16 +75,66 @@ const FOLLOW = "[data-follow][aria-pressed=false]";
 
 export const atEnd = (region) => region.scrollHeight - region.scrollTop - region.clientHeight < 8;
 
-// What was said stays said; what is not at its end yet is drawn anew.
+// What the server is told of a page: what comes after that which it shows is all that it asks for of what only grows.
+export function shownOf(page) {
+  const next = page.querySelector("[data-append]")?.dataset.next;
+  return next ? { "muster-shown": next } : {};
+}
+
+// What was said stays said; what is not at its end yet is drawn anew.  What does not come right after that which is
+// shown takes its place, and there are not more rows than a browser can hold: who reads has them until then.
 function append(region, next) {
   const follows = atEnd(region) && !region.ownerDocument.querySelector(FOLLOW);
-  for (const row of [...region.children]) if (/^(end|none)/.test(keyOf(row))) row.remove();
-  const known = new Set([...region.children].map(keyOf));
-  for (const row of next.children) if (!known.has(keyOf(row))) region.append(document.importNode(row, true));
+  const fits = region.dataset.next === next.dataset.after;
+  if (!follows && !(fits && sizeOf(region) < 2)) return keepBack(region);
+  const drawnAnew = next.childElementCount ? /^(end|none)/ : /^end/;
+  for (const row of [...region.children]) if (!fits || drawnAnew.test(keyOf(row))) row.remove();
+  for (const row of next.children) region.append(document.importNode(row, true));
+  region.dataset.next = next.dataset.next;
   if (!follows) return 0;
-  while (region.childElementCount > ROWS_MAX) region.firstElementChild.remove();
+  shorten(region);
   region.scrollTop = region.scrollHeight;
   return 0;
+}
+
+const charsOf = new WeakMap();
+
+// Of the rows that one has who follows.
+function sizeOf(region) {
+  let chars = 0;
+  for (const row of region.children) {
+    if (!charsOf.has(row)) charsOf.set(row, row.textContent.length);
+    chars += charsOf.get(row);
+  }
+  return Math.max(region.childElementCount / ROWS_MAX, chars / CHARS_MAX);
+}
+
+function shorten(region) {
+  const size = sizeOf(region);
+  if (size <= 1) return;
+  const rows = [...region.children].filter((row) => keyOf(row) !== "gap.top");
+  let count = rows.length;
+  let chars = rows.reduce((sum, row) => sum + charsOf.get(row), 0);
+  for (const row of rows.slice(0, -1)) {
+    if (count < ROWS_MAX && chars <= CHARS_MAX) break;
+    count -= 1;
+    chars -= charsOf.get(row);
+    row.remove();
+  }
+  if (keyOf(region.firstElementChild) !== "gap.top") region.prepend(gapRow("gap.top", "Earlier lines are not shown here.", "From its beginning", region.dataset.whole));
+}
+
+function keepBack(region) {
+  if (keyOf(region.lastElementChild) !== "end.more") region.append(gapRow("end.more", "More has come, and is shown once you follow.", "Show it", region.dataset.next));
+  return 1;
+}
+
+function gapRow(key, words, text, href) {
+  const row = document.createElement("li");
+  row.className = "gap";
+  row.dataset.key = key;
+  row.append(`${words} `, Object.assign(document.createElement("a"), { href, textContent: text }));
+  return row;
 }
 
 function inUse(region) {
