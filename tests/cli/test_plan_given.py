@@ -156,7 +156,11 @@ def test_a_plan_from_stdin_is_compared_and_updated_by_its_name(cli, owner):
         (("add", "-", "--name", "x"), b"\n- [ ] A {agent=ghost}\n", "stdin:2: task a wants agent ghost"),
         (("add", "-", "--name", "x"), b"- [ ] \xff\n", "stdin:1: not UTF-8 (byte 0xff)"),
         (("add", "-", "--name", "x"), b"- [ ] A\n" + b" " * (8 << 20), "stdin: larger than 8 MiB"),
-        (("add", "-", "--name", "x" * 100_000), b"- [ ] A\n", "nothing was changed"),
+        (
+            ("add", "-", "--name", "x" * 100_000),
+            b"- [ ] A\n",
+            "--name has 100,000 characters, and a plan's name",
+        ),
         (("add", "plan.md", "--name", "x"), b"", "--name is for a plan from stdin"),
         (("add", "-", "--name", "filed"), b"- [ ] A\n", "plan.md; nothing was changed"),
         (("add", "-", "--update", "--name", "filed"), b"- [ ] A\n", "plan.md; nothing was changed"),
@@ -195,3 +199,28 @@ def test_where_the_current_folder_is_gone_that_is_said(cli, root, tmp_path, monk
             ).code
             == 0
         )
+
+
+def test_a_title_that_is_too_long_is_told_by_all_in_the_same_words(cli, owner):
+    path = owner.root / "plan.md"
+    said = (
+        "plan.md:2: the plan's title makes a name of 449 characters, and a plan's name has at most 200: "
+        "shorten the title"
+    )
+    path.write_text(f"\n# {'word ' * 90}\n\n- [ ] A {{#a}}\n")
+    for command in (
+        ("plan", "check"),
+        ("plan", "add", "--dry-run"),
+        ("plan", "add"),
+        ("run",),
+        ("plan", "diff"),
+    ):
+        ran = cli(*command, "plan.md")
+        assert ran.code == 2 and said in ran.err, (command, ran.err)
+    path.write_text(f"# {'x' * 200}\n\n- [ ] A {{#a}}\n")
+    assert cli("plan", "check", "plan.md").code == 0
+    assert cli("plan", "add", "plan.md").code == 0
+    longest = path.with_name("y" * 230 + ".md")
+    longest.write_text("- [ ] A {#a}\n")
+    named = cli("plan", "add", longest.name)
+    assert named.code == 2 and "the file's name makes a name of 230 characters" in named.err

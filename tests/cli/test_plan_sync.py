@@ -93,6 +93,13 @@ def test_a_persons_tick_completes_a_waiting_task_and_is_audited(project: Project
     assert project.sync()["conflicts"] == []
 
 
+def test_a_title_that_gets_too_long_is_told_in_plain_words(project: Project) -> None:
+    title = project.plan.read_text().splitlines()[0]
+    project.edit(title, f"# {'word ' * 90}")
+    problem = until(lambda: project.sync()["problem"], "the edit is seen")
+    assert "the plan's title makes a name of 449 characters, and a plan's name has at most 200" in problem
+
+
 def test_a_new_box_joins(project: Project) -> None:
     project.edit(GATE, GATE + "- [ ] Third {#c}\n  true\n")
     project.becomes("c", "COMPLETED")

@@ -33,6 +33,7 @@ from muster.config.settings import Config
 from muster.model.edits import PlanDocument, is_barrier
 from muster.model.errors import BadInput, BadPlan, Conflict, MusterError
 from muster.model.json_value import Json
+from muster.model.kinds import NAME_CHARS_MAX
 from muster.model.states import FINAL, TaskStatus
 from muster.model.task import REMOVED
 from muster.model.wording import counted
@@ -71,6 +72,12 @@ def given_plan(args: argparse.Namespace) -> Given:
         raise BadInput(
             "a plan from stdin has no file that it could be named after; nothing was added",
             "--name NAME, or one `# Title` in the plan",
+        )
+    if len(name) > NAME_CHARS_MAX:
+        raise BadInput(
+            f"--name has {len(name):,} characters, and a plan's name has at most {NAME_CHARS_MAX}; "
+            "nothing was added",
+            "a shorter one",
         )
     return Given(replace(document, name=name), None)
 

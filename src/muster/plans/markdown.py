@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from muster.model.edits import PlanDocument, PlanTask, key_part, slug
 from muster.model.errors import BadPlan
 from muster.model.fields import ATTRIBUTES
-from muster.model.kinds import PRIORITIES
+from muster.model.kinds import NAME_CHARS_MAX, PRIORITIES
 from muster.model.states import ORDERS
 
 from . import attributes
@@ -108,10 +108,13 @@ def parse(text: str, file: str, doubts: Problems | None = None, dialect: str | N
         body = draft.box.body()
         draft.body, draft.parts = seen.read_body(body, draft.parts) if body else ("", draft.parts)
     relations = relate(drafts, levels.skipped, problems, doubts)
+    name = slug(levels.title) or slug(PurePath(file).stem) or "plan"
+    if len(name) > NAME_CHARS_MAX:
+        _tell_too_long(name, levels.title, text, problems)
     if problems:
         problems.raise_all()
     return PlanDocument(
-        name=slug(levels.title) or slug(PurePath(file).stem) or "plan",
+        name=name,
         title=levels.title,
         tasks=tuple(_task(draft, levels, relations) for draft in drafts),
         order=levels.order,
@@ -342,6 +345,17 @@ def _levels(blocks: Blocks, text: str, doubts: Problems, dialect: str | None) ->
     matter = _front_matter(blocks.matter, doubts) if blocks.matter else {}
     seen = recognised(text, doubts.file, dialect or matter.get("dialect"))
     return _Levels(title, epic, feature, _usual(matter, doubts), _order(matter, doubts), seen, set())
+
+
+def _tell_too_long(name: str, title: str, text: str, problems: Problems) -> None:
+    line = next((at for at, one in enumerate(text.splitlines(), 1) if title and title in one), 1)
+    of, cure = (
+        ("the plan's title", "shorten the title") if title else ("the file's name", "give it a `# Title`")
+    )
+    problems.add(
+        line,
+        f"{of} makes a name of {len(name):,} characters, and a plan's name has at most {NAME_CHARS_MAX}: {cure}",
+    )
 
 
 def _front_matter(matter: str, doubts: Problems) -> dict[str, object]:
