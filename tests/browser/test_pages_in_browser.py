@@ -58,7 +58,7 @@ def led_to(page: Page) -> Iterator[str]:
     page.goto("/settings/token-add")
     page.get_by_label("What it is for").fill("a phone " * 12)
     page.get_by_label("Whose it is").fill("ada")
-    page.get_by_label("For how many days").fill("0.4")
+    page.get_by_label("For how many hours").fill("9.6")
     page.get_by_role("button", name="Make a token").click()
     expect(page.locator("main")).to_contain_text("It is shown this once")
     yield "a new token"

@@ -27,7 +27,7 @@ def reader(people: People, port: int) -> Reader:
 
 def typed(name: str) -> dict[str, str]:
     return {
-        "token-add": {"name": "ci", "member": "ada", "role": "MEMBER", "days": ""},
+        "token-add": {"name": "ci", "member": "ada", "role": "MEMBER", "hours": ""},
         "webhook-add": {"url": "http://127.0.0.1:9/hook"},
     }[name]
 
@@ -65,7 +65,7 @@ def test_sent_twice_at_once_it_is_taken_once(site: Site, reader: Reader, name: s
 
 
 @pytest.mark.parametrize(
-    ("name", "wrong"), [("token-add", {"days": "ever"}), ("webhook-add", {"url": "ftp://x"})]
+    ("name", "wrong"), [("token-add", {"hours": "ever"}), ("webhook-add", {"url": "ftp://x"})]
 )
 def test_what_was_refused_can_be_sent_once_it_is_right(
     site: Site, reader: Reader, name: str, wrong: dict[str, str]

@@ -25,16 +25,17 @@ def test_members_and_tokens_are_made_and_ended(site: Site, reader: Reader) -> No
     assert after.path == "/settings?done=member-set" and "Set a member: done." in after.text
     assert {one["name"]: one["role"] for one in site.get("/api/v1/members")}["ben"] == "MEMBER"
     form = reader.get("/settings/token-add").form("Make a token")
-    longer = reader.send(form, name="ci", member="ben", role="MEMBER", days="2")
+    longer = reader.send(form, name="ci", member="ben", role="MEMBER", hours="48")
     assert longer.status == 403 and "your token expires before the new one would" in longer.text
-    assert "--expires" not in longer.text and "For how many days" in longer.text and "empty" in longer.text
+    assert "For how many hours: such as 0.1, at most 11.8; empty: as long as your own session" in longer.text
+    assert "For longer: muster token create NAME --expires 30d" in longer.text
     most = reader.send(form, name="most", member="ben", role="MEMBER")  # that was refused, this is taken
     assert most.status == 200 and "It expires at <time" in most.text
     (own,) = [one for one in site.get("/api/v1/tokens") if one["name"] == "a browser"]
     (token,) = [one for one in site.get("/api/v1/tokens") if one["name"] == "most"]
     assert 0 <= own["expiresAtMs"] - token["expiresAtMs"] <= 2000, "as long as that which asks"
     form = reader.get("/settings/token-add").form("Make a token")
-    made = reader.send(form, name="ci", member="ben", role="MEMBER", days="0.25")
+    made = reader.send(form, name="ci", member="ben", role="MEMBER", hours="6")
     secret = re.search(r"<pre>(mst_[\w-]+)</pre>", made.text)
     assert secret is not None and secret[1] not in reader.get("/settings").text
     (token,) = [one for one in site.get("/api/v1/tokens") if one["name"] == "ci"]
@@ -150,7 +151,23 @@ def test_a_refused_form_says_the_rule_and_keeps_what_was_typed(site: Site, reade
     assert "ben" in {one["name"] for one in site.get("/api/v1/members")}
     hook = reader.send(reader.get("/settings/webhook-add").form("Add a webhook"), url="ftp://x")
     assert "a web address (http or https)" in hook.text and 'value="ftp://x"' in hook.text
-    days = reader.send(
-        reader.get("/settings/token-add").form("Make a token"), name="ci", member="ben", days="ever"
-    )
-    assert "are no days" in days.text and 'value="ci"' in days.text and "Make a token</button>" in days.text
+    form = reader.get("/settings/token-add").form("Make a token")
+    for wrong in ("ever", "-1", "0"):
+        hours = reader.send(form, name="ci", member="ben", hours=wrong)
+        assert f"{wrong}&#39; are no hours" in hours.text and "a number above 0, such as 0.5" in hours.text
+        assert 'value="ci"' in hours.text and "Make a token</button>" in hours.text
+
+
+def test_the_most_hours_that_a_form_names_are_taken(site: Site, people: People, reader: Reader) -> None:
+    asked = reader.get("/settings/token-add")
+    named = re.search(r"such as 0.1, at most ([0-9.]+); empty", asked.text)
+    assert named is not None and 11 < float(named[1]) < 12
+    whole = reader.send(asked.form("Make a token"), name="ci", member="ada", role="MEMBER", hours="1")
+    assert whole.status == 200
+    form = reader.get("/settings/token-add").form("Make a token")
+    most = reader.send(form, name="ci", member="ada", role="MEMBER", hours=named[1])
+    assert most.status == 200
+    short = let_in(reader.port, people.token(Role.ADMIN, member="ada", expiresS=660))
+    asked = short.get("/settings/token-add")
+    assert "leave it empty: as long as your own session or token, which ends in 10m" in asked.text
+    assert short.send(asked.form("Make a token"), name="ci", member="ada", role="MEMBER").status == 200

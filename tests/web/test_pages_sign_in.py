@@ -271,3 +271,15 @@ def test_a_viewer_sees_no_button_that_a_viewer_may_not_press(site: Site, people:
     assert not looks[Role.VIEWER] & {action.label for action in TASK_ACTIONS.values()}
     assert "Answer" in looks[Role.MEMBER], "its card leads to where it is given"
     assert {"Answer", "Pause", "cancel", "skip"} <= seen[Role.MEMBER]
+
+
+def test_by_any_name_that_a_proxy_gives_it_a_server_with_login_answers(people: People, port: int) -> None:
+    """A page of another site that points its own name here has no session by that name."""
+    reader = Reader(port)
+    reader.host = "muster.example"
+    reader.post(ENTER, {"token": people.token(Role.MEMBER, member="ada")})
+    shown = reader.get("/")
+    assert shown.status == 200 and "user:ada, MEMBER" in shown.text
+    (form,) = [one for one in shown.forms if one.action == "/theme"]
+    chosen = reader.send(form, theme="dark")
+    assert chosen.status == 200 and 'data-theme="dark"' in chosen.text

@@ -8,12 +8,13 @@ from urllib.parse import quote
 
 import msgspec
 
-from muster.model.access import Role
+from muster.model.access import Caller, Role
 from muster.model.errors import BadInput, CommitUnknown, MusterError, NotFound
 from muster.model.forms import RAISE_BUDGET, Action, FormField, body_of_form
 from muster.model.json_value import Json
 from muster.model.numbers import is_number
 from muster.model.patterns import MEMBER, WEBHOOK
+from muster.model.shown import age
 from muster.model.states import CrewStatus
 from muster.model.wording import task_name
 from muster.web.access import refuse_above
@@ -30,9 +31,12 @@ from muster.web.visits import posted
 routes = Routes(pages=True)
 
 MICROUSD = 1_000_000
-DAY_S = 86_400
-_API_NAMES = {"days": "expiresS", "usd": "microusd"}
+HOUR_S = 3600
+FILLED_IN_S = 600
+"""A form is filled in for about so long: what it offers at most is possible then, too."""
+_API_NAMES = {"hours": "expiresS", "usd": "microusd"}
 """Of fields that a person writes in other units."""
+_SUCH_AS = {"hours": "0.5", "dollars": "2.50"}
 
 
 class SettingForm(NamedTuple):
@@ -70,11 +74,7 @@ SETTING_FORMS: dict[str, SettingForm] = {
                 FormField("name", "What it is for", required=True),
                 FormField("member", "Whose it is", required=True, rule=MEMBER.rule),
                 FormField("role", "Role, at most the member's", required=True, choices=_ROLES),
-                FormField(
-                    "days",
-                    "For how many days (empty: as long as your own session or token)",
-                    rule="at most as long as your own session or token counts; empty: exactly so long",
-                ),
+                FormField("hours", "For how many hours", rule="above 0"),
             ),
         ),
         secret=True,
@@ -164,15 +164,17 @@ async def _page(
 
     found = _known(form)
     name, spent = await _of_budget(web, found, given.get("id", ""))
-    problem = (
-        None if refused is None else _told(found.action, msgspec.json.decode(refused.data, type=Problem))
+    now_ms = web.clock.wall_ms()
+    wanted = found.action._replace(
+        fields=tuple(_offered(request, one, now_ms) for one in found.action.fields)
     )
+    problem = None if refused is None else _told(wanted, msgspec.json.decode(refused.data, type=Problem))
     return page(
         request,
         "set.html",
         status=200 if refused is None else refused.status,
         form=form,
-        wanted=found.action._replace(fields=tuple(_offered(request, one) for one in found.action.fields)),
+        wanted=wanted,
         id=given.get("id", ""),
         name=name,
         spent=spent,
@@ -203,11 +205,26 @@ def _task_id(about: str) -> int:
     raise BadInput(f"{about[:40]!r} is the number of no task; nothing was changed", "open its page again")
 
 
-def _offered(request: Request, field: FormField) -> FormField:
-    """Without roles that who asks may not give."""
+def _offered(request: Request, field: FormField, now_ms: int) -> FormField:
+    """Without roles that who asks may not give, and with the time that their own token leaves."""
+    if field.name == "hours":
+        return field._replace(rule=_hours_rule(request.identity, now_ms))
     if field.choices != _ROLES:
         return field
     return field._replace(choices=tuple(one for one in _ROLES if stands_over(request.identity, one)))
+
+
+def _hours_rule(who: Caller | None, now_ms: int) -> str:
+    """A browser's session lasts 12 h, so tokens that are made in one never last longer than that."""
+    if who is None or who.expires_at_ms is None:
+        return "such as 720 or 0.5; empty: until it is revoked"
+    left_s = (who.expires_at_ms - now_ms) // 1000
+    tenths = (left_s - FILLED_IN_S) * 10 // HOUR_S
+    most = f"such as 0.1, at most {tenths / 10:g}; empty" if tenths > 0 else "leave it empty"
+    return (
+        f"{most}: as long as your own session or token, which ends in {age(left_s * 1000)}. "
+        "For longer: muster token create NAME --expires 30d"
+    )
 
 
 def _told(action: Action, problem: Problem) -> Json:
@@ -278,8 +295,8 @@ def _body(form: str, fields: Mapping[str, str]) -> Json:
     if found.about:
         about = fields.get("id", "")
         body[found.about] = _task_id(about) if found.about == "taskId" else about
-    if "days" in body:
-        body[_API_NAMES["days"]] = round(_number(body.pop("days"), "days") * DAY_S)
+    if "hours" in body:
+        body[_API_NAMES["hours"]] = max(1, round(_number(body.pop("hours"), "hours") * HOUR_S))
     if "usd" in body:
         body[_API_NAMES["usd"]] = round(_number(body.pop("usd"), "dollars") * MICROUSD)
     if form in {"crew-pause", "crew-resume"}:
@@ -291,7 +308,9 @@ def _number(text: str, what: str) -> float:
     """Raises BadInput."""
     if text.replace(".", "", 1).isdigit() and text.isascii() and len(text) < 12 and float(text) > 0:
         return float(text)
-    raise BadInput(f"{text[:40]!r} are no {what}; nothing was changed", "a number above 0, such as 2.50")
+    raise BadInput(
+        f"{text[:40]!r} are no {what}; nothing was changed", f"a number above 0, such as {_SUCH_AS[what]}"
+    )
 
 
 def _path(found: SettingForm, about: str) -> str:
