@@ -171,3 +171,21 @@ def test_the_most_hours_that_a_form_names_are_taken(site: Site, people: People, 
     asked = short.get("/settings/token-add")
     assert "leave it empty: as long as your own session or token, which ends in 10m" in asked.text
     assert short.send(asked.form("Make a token"), name="ci", member="ada", role="MEMBER").status == 200
+
+
+def test_the_session_that_one_is_in_is_marked(site: Site, people: People, port: int) -> None:
+    token = people.token(Role.ADMIN, member="ada")
+    reader, other = let_in(port, token), let_in(port, token)
+    rows = re.findall(r'<tr data-key="token-(\d+)">(.*?)</tr>', reader.get("/settings").text, re.DOTALL)
+    (own,) = [number for number, row in rows if "(this browser)" in row]
+    (parent,) = [number for number, row in rows if "(has let this browser in)" in row]
+    assert all(row.count("<time") >= 1 for _, row in rows), "when each was made"
+    theirs = other.get("/settings").text
+    assert f">{own} a browser</th>" in theirs and theirs.count("(this browser)") == 1
+    warning = "This browser is signed in by it, and is signed out at once."
+    for number in (own, parent):
+        assert warning in reader.get(f"/settings/token-revoke?id={number}").text
+    asked = other.get(f"/settings/token-revoke?id={own}")
+    assert warning not in asked.text and "Whoever uses it is refused from now on." in asked.text
+    other.send(asked.form("Revoke the token"))
+    assert reader.ask("GET", "/settings").status == 401 and other.ask("GET", "/settings").status == 200

@@ -277,9 +277,8 @@ def test_by_any_name_that_a_proxy_gives_it_a_server_with_login_answers(people: P
     """A page of another site that points its own name here has no session by that name."""
     reader = Reader(port)
     reader.host = "muster.example"
-    reader.post(ENTER, {"token": people.token(Role.MEMBER, member="ada")})
-    shown = reader.get("/")
-    assert shown.status == 200 and "user:ada, MEMBER" in shown.text
-    (form,) = [one for one in shown.forms if one.action == "/theme"]
-    chosen = reader.send(form, theme="dark")
-    assert chosen.status == 200 and 'data-theme="dark"' in chosen.text
+    reader.post(ENTER, {"token": people.token(Role.OWNER, member="ada")})
+    asked = reader.get("/settings/member-set")
+    assert asked.status == 200 and "user:ada, OWNER" in asked.text
+    done = reader.send(asked.form("Set a member"), name="ben", role="MEMBER")
+    assert done.status == 200 and "<strong>ben</strong>" in done.text

@@ -15,8 +15,10 @@ from muster.web.channels import channels
 from muster.web.http import Reply, Request
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
+from muster.web.pages.sign_in import session_of
 from muster.web.rights import stands_over
 from muster.web.routes import Routes
+from muster.web.visits import parent_of, secret_of
 
 routes = Routes(pages=True)
 
@@ -99,6 +101,7 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
     hooks = await web.reads.webhooks() if may("GET", "/api/v1/webhooks") else None
     members = await web.reads.members()
     roles = {one.name: one.role for one in members}
+    session = await session_of(web, request)
     told = await channels(web) if may("GET", "/api/v1/channels") else None
     return page(
         request,
@@ -116,6 +119,8 @@ async def settings(web: Backend, request: Request, query: DoneQuery) -> Reply:
             if stands_over(request.identity, one.role, roles.get(one.member, one.role))
         },
         browser=BROWSER,
+        own=session.id if session else 0,
+        let_in_by=parent_of(secret_of(request)) if session else 0,
         webhooks=None if hooks is None else [json_of(hook) for hook in hooks if not hook.channel],
         plans=[json_of(plan) for plan in (await web.queries.plans())[:ROWS_MAX]],
     )

@@ -23,10 +23,11 @@ from muster.web.http import Problem, Reply, Request, error_reply
 from muster.web.pages.forms import ask_api, back_to, refuse_action
 from muster.web.pages.overview import DoneQuery
 from muster.web.pages.sent_tests import Kind, Receiver, send_test
+from muster.web.pages.sign_in import session_of
 from muster.web.rights import stands_over
 from muster.web.routes import Routes
 from muster.web.sent_forms import sent_already
-from muster.web.visits import posted
+from muster.web.visits import parent_of, posted, secret_of
 
 routes = Routes(pages=True)
 
@@ -168,6 +169,8 @@ async def _page(
     wanted = found.action._replace(
         fields=tuple(_offered(request, one, now_ms) for one in found.action.fields)
     )
+    if form == "token-revoke" and await _own(web, request, given.get("id", "")):
+        wanted = wanted._replace(warns="This browser is signed in by it, and is signed out at once.")
     problem = None if refused is None else _told(wanted, msgspec.json.decode(refused.data, type=Problem))
     return page(
         request,
@@ -196,6 +199,12 @@ async def _of_budget(web: Backend, found: SettingForm, about: str) -> tuple[str,
         detail = await web.queries.task(_task_id(about))
         return task_name(detail.task.plan, detail.task.key), json_of(detail.usage)
     return about, None
+
+
+async def _own(web: Backend, request: Request, about: str) -> bool:
+    """That token is the session of the browser that asks, or what has let it in."""
+    session = await session_of(web, request)
+    return session is not None and about in {str(session.id), str(parent_of(secret_of(request)))}
 
 
 def _task_id(about: str) -> int:

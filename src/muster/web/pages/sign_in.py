@@ -135,11 +135,17 @@ async def _open_session(web: Backend, token: Token | None, secret: str) -> None:
 async def sign_out(web: Backend, request: Request) -> Reply:
     """The session counts for nothing from the next request on."""
     posted(request)
+    session = await session_of(web, request)
+    if session is not None and request.identity is not None:
+        await web.engine.execute(c.RevokeToken(token_id=session.id, actor=request.identity.actor))
+    return gone(request)
+
+
+async def session_of(web: Backend, request: Request) -> Token | None:
+    """That of the browser that asks."""
     secret = secret_of(request)
     found = await web.reads.token(hash_of(secret)) if secret.startswith(SESSION) else None
-    if found is not None and request.identity is not None:
-        await web.engine.execute(c.RevokeToken(token_id=found[0].id, actor=request.identity.actor))
-    return gone(request)
+    return None if found is None else found[0]
 
 
 def gone(request: Request) -> Reply:
