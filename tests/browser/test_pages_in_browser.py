@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import browsers
@@ -219,12 +220,17 @@ def test_rows_stay_where_they_are_while_somebody_points_at_them(far: FarOwner, l
 
 
 def test_a_page_comes_back_after_its_server(far: FarOwner, let_in: Let) -> None:
-    page = let_in()
+    page = let_in(timezone_id="Asia/Kolkata", locale="en-IN")
     page.goto("/tasks")
     expect(page.locator("#link")).to_have_text("live")
     page.evaluate("window.same = true")
+    before = datetime.now(UTC).replace(microsecond=0)
     far.stop()
-    expect(page.locator("#link")).to_have_text(re.compile("stale since"))
+    badge = page.locator("#link")
+    expect(badge).to_have_text(re.compile(r"^stale since \d\d:\d\d:\d\d UTC$"))
+    told = datetime.strptime(badge.inner_text().split()[2], "%H:%M:%S").replace(tzinfo=UTC)
+    apart_s = (told - before).total_seconds() % 86_400
+    assert min(apart_s, 86_400 - apart_s) < 600, "the zone of all times on a page, not that of the browser"
     far.start()
     far.do(c.Pause(task_id=far.tasks()["other"].id, actor="user:ann"))
     expect(page.locator("#link")).to_have_text("live")

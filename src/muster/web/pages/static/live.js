@@ -41,7 +41,7 @@ function say(text, stale = false) {
 }
 
 function lost() {
-  losing ??= setTimeout(() => say(`${still ? "no answer" : "stale"} since ${heard.toLocaleTimeString()}`, true), LOST_MS);
+  losing ??= setTimeout(() => say(`${still ? "no answer" : "stale"} since ${heard.toISOString().slice(11, 19)} UTC`, true), LOST_MS);
 }
 
 function notLost() {
