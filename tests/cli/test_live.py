@@ -55,7 +55,7 @@ def test_a_refusal_is_told(owner, console):
     owner.do(c.Skip(task_id=owner.tasks()["tests"].id, actor="user:ann"))
     owner.do(c.Archive(task_id=owner.tasks()["tests"].id, actor="user:ann"))
     live.press("y")
-    live.until(lambda text: "has changed since" in text and "now it is ARCHIVED" in joined(text))
+    live.until(lambda text: "has changed since" in text and "now it is archived" in joined(text))
 
 
 def test_a_question_is_answered_in_place_and_no_other_one(owner, console):

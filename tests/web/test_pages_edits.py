@@ -58,6 +58,16 @@ def test_what_cannot_be_is_refused_with_what_was_written(site: Site, reader: Rea
             "what is wrong stands there to be mended"
         )
         assert refused.form("Change it").action == f"/tasks/{number}/edit"
+    for wrong, said in (
+        ({"title": "   "}, "The title is empty; nothing was changed"),
+        ({"title": "x" * 10_001}, "The title has more than 10,000 characters; nothing was changed"),
+        ({"priority": "11"}, "The priority is more than 10; nothing was changed"),
+        ({"priority": "0"}, "The priority is less than 1; nothing was changed"),
+        ({"dependsOn": "x" * 20_000}, ""),
+    ):
+        refused = reader.send(asked.form("Change it"), **(usual | wrong))
+        assert said in refused.text and "Expected" not in refused.text, wrong
+    refused = reader.send(asked.form("Change it"), **(usual | {"priority": "11"}))
     assert told(site, number)["description"] == "" and told(site, number)["priority"] == 5
     right = reader.send(refused.form("Change it"), **(usual | {"priority": "7"}))
     assert right.path == f"/tasks/{number}?done=edit" and told(site, number)["priority"] == 7
@@ -110,7 +120,9 @@ def test_a_form_that_is_refused_is_shown_again_with_what_was_typed(
     )
     name, wrong = ("agent", "x" * 300) if action == "transfer" else ("reason", "word " * 3000)
     refused = reader.send(form, **{name: wrong})
-    assert refused.status == 422 and wrong.strip() in refused.text and "nothing was changed" in refused.text
+    most = "The agent has more than 200" if action == "transfer" else "The reason has more than 10,000"
+    assert refused.status == 422 and wrong.strip() in refused.text
+    assert f"{most} characters; nothing was changed" in refused.text
     again = refused.form(form.label)
     assert again.action == form.action
     assert reader.send(again, **{name: "claude"}).status == 200

@@ -13,6 +13,7 @@ from muster.model.edits import Edit
 from muster.model.errors import BadInput, PreconditionFailed, StaleEpoch, StoreRewound
 from muster.model.events import Event, Level
 from muster.model.retry import RetryPolicy
+from muster.model.shown import COUNT_WORDS
 from muster.model.states import HELD, TAKE_OVER_S, AttemptStatus, PauseReason, TaskStatus
 from muster.model.task import Artifact, Attempt, Checkpoint, Now, Task
 
@@ -211,9 +212,9 @@ def refuse_changed(task: Task, seen: c.Seen | None) -> None:
     if seen is None or seen.seq == task.event_seq:
         return
     if not (seen.held_by and seen.held_by == task.epoch and task.status in HELD):
-        of_attempt = f", at attempt {task.epoch}" if task.epoch else ""
+        word = COUNT_WORDS[task.status]
+        attempt = f", at attempt {task.epoch}" if task.epoch else ""
         raise PreconditionFailed(
-            f"task {task.id} has changed since: its last event was {seen.seq}, and is {task.event_seq}, "
-            f"now it is {task.status}{of_attempt}; nothing was changed",
+            f"task {task.id} has changed since you looked: now it is {word}{attempt}; nothing was changed",
             f"muster task show {task.id}",
         )

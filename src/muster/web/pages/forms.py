@@ -5,6 +5,7 @@ POST /tasks/7/retry   note=...   ->   POST /api/v1/agent-tasks/7/retry {"note": 
 
 from __future__ import annotations
 
+import re
 from urllib.parse import quote
 
 import msgspec
@@ -44,7 +45,38 @@ def refuse_action(request: Request, path: str, method: str = "POST") -> None:
 def problem_of(reply: Reply) -> Json:
     """What a refusal says, for a page."""
     found: Json = msgspec.to_builtins(msgspec.json.decode(reply.data, type=Problem))
-    return found
+    return found | {"detail": _plain(found["detail"])}
+
+
+_SHAPE = re.compile(
+    r"invalid request: Expected (?P<wanted>.+?)(?:, got .+)? - at `\$\.(?P<field>\w+)`; (?P<kept>.+)"
+)
+_LEAST = re.compile(r"`str` of length >= 1")
+_MOST = re.compile(r"`str` of length <= (\d+)")
+_BOUND = re.compile(r"`int` ([<>])= (-?\d+)")
+_CALLED = {
+    "description": "prompt",
+    "sortKey": "place",
+    "dependsOn": "list of what it comes after",
+}
+"""Fields of the API as its forms name them, where these differ."""
+
+
+def _plain(detail: str) -> str:
+    """In words for who has filled in a form, where a single field of it has not the shape that it should have."""
+    found = _SHAPE.fullmatch(detail)
+    if found is None:
+        return detail
+    wanted, field = found["wanted"], found["field"]
+    if _LEAST.fullmatch(wanted):
+        wrong = "is empty"
+    elif most := _MOST.fullmatch(wanted):
+        wrong = f"has more than {int(most[1]):,} characters"
+    elif bound := _BOUND.fullmatch(wanted):
+        wrong = f"is {'more' if bound[1] == '<' else 'less'} than {int(bound[2]):,}"
+    else:
+        wrong = f"is not {wanted.replace('`', '')}"
+    return f"The {_CALLED.get(field, field)} {wrong}; {found['kept']}"
 
 
 def back_to(fields: Json, usual: str, done: str = "") -> Reply:
