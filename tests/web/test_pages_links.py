@@ -30,6 +30,11 @@ def test_a_link_asks_for_a_login_and_opening_it_changes_nothing(
     before = newest(site)
     shown = stranger.get(path)
     assert "Which schema?" not in shown.text and "Sign in" in shown.labels and not stranger.cookie
+    assert shown.status == 401 and 'role="alert"' not in shown.text, "nothing was tried"
+    tried = Reader(port).post(f"{path}/retry", {})
+    assert tried.status == 401 and 'role="alert"' in tried.text and "this needs a token" in tried.text
+    wrong = Reader(port).post("/enter", {"token": "mst_nobody"})
+    assert wrong.status == 401 and 'role="alert"' in wrong.text
     assert newest(site) == before
     reader = let_in(port, people.token(Role.MEMBER, member="ada"))
     before = newest(site)

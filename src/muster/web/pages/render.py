@@ -28,7 +28,17 @@ from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
 from muster.web.rights import right_for
-from muster.web.visits import DOOR, can_be_opened, cookie, fields_of, stood_on, theme_of, visit_of
+from muster.web.visits import (
+    DOOR,
+    SESSION,
+    can_be_opened,
+    cookie,
+    fields_of,
+    secret_of,
+    stood_on,
+    theme_of,
+    visit_of,
+)
 
 if TYPE_CHECKING:
     import jinja2
@@ -105,13 +115,18 @@ def refusal(request: Request, reply: Reply) -> Reply:
         request,
         "enter.html" if reply.status == 401 else "refusal.html",
         status=reply.status,
-        problem=msgspec.to_builtins(problem),
+        problem=None if _first_visit(request, reply) else msgspec.to_builtins(problem),
         code="",
         back=_here(request),
         written=written_in(request),
         sent=sent,
     )
     return msgspec.structs.replace(made, headers=(*made.headers, *reply.headers), detail=reply.detail)
+
+
+def _first_visit(request: Request, reply: Reply) -> bool:
+    """Nobody has tried anything yet: a door that is only looked at warns of nothing."""
+    return reply.status == 401 and request.method != "POST" and not secret_of(request).startswith(SESSION)
 
 
 def door(request: Request) -> bool:
