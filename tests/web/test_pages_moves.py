@@ -14,7 +14,7 @@ from web_site import Site
 from muster.model.access import Role
 from muster.model.forms import TASK_ACTIONS
 from muster.web.gate import Exposure
-from muster.web.pages.board import COLUMNS, moves
+from muster.web.pages.board import CARDS_MAX, COLUMNS, moves
 from page_reader import Reader, Shown
 
 
@@ -97,3 +97,26 @@ def test_light_or_dark_is_chosen_where_a_form_has_led(site: Site, reader: Reader
     assert reader.send(bulk.form("Light"), theme="light").path == "/tasks?plan=api"
     refused = reader.post(f"/tasks/{number}/pause", {"back": "/tasks"})
     assert refused.status == 403 and reader.send(refused.form("Light"), theme="dark").path == "/tasks"
+
+
+def counts(shown: str) -> dict[str, str]:
+    found = re.findall(r'<h2 id="column-\d"><span>([\w ]+)</span> <span[^>]*>\(([^)]+)\)</span></h2>', shown)
+    return dict(found)
+
+
+def test_each_column_says_how_many_there_are(site: Site, reader: Reader) -> None:
+    failed(site, "a")
+    site.enqueue(*(f"b{number}" for number in range(CARDS_MAX + 5)), plan="many")
+    site.enqueue("c", plan="few")
+    board = reader.get("/tasks?view=board").text
+    told = counts(board)
+    assert (told["Waiting"], told["Failed"], told["Paused"]) == (str(CARDS_MAX + 6), "1", "0")
+    assert board.count("More, as a table") == 1
+    assert counts(reader.get("/tasks?view=board&plan=many").text)["Waiting"] == str(CARDS_MAX + 5)
+    assert counts(reader.get("/tasks?view=board&plan=few").text)["Waiting"] == "1"
+    assert counts(reader.get("/tasks?view=board&plan=none").text)["Waiting"] == "0"
+    some = counts(reader.get("/tasks?view=board&status=pending").text)
+    assert some == {"Waiting": str(CARDS_MAX + 6)}
+    by_more = counts(reader.get("/tasks?view=board&priority%3E=1&tag=none").text)
+    assert by_more["Waiting"] == "0", "what no counter tells is counted as far as it is shown"
+    assert counts(reader.get("/tasks?view=board&priority<=9").text)["Waiting"] == f"more than {CARDS_MAX}"

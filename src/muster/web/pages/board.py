@@ -12,7 +12,7 @@ from muster.model.forms import TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_WORDS
 from muster.model.states import TaskStatus
-from muster.model.views import TaskFilter, TaskView
+from muster.model.views import PlanView, TaskFilter, TaskView
 from muster.model.wording import task_name
 from muster.web.backend import Backend
 from muster.web.holders import one_task
@@ -51,11 +51,13 @@ COLUMNS = {
 }
 
 
-async def columns_of(web: Backend, selection: TaskFilter) -> list[Json]:
-    """Where tasks stand, each with the first of them."""
+async def columns_of(web: Backend, selection: TaskFilter, plans: Sequence[PlanView]) -> list[Json]:
+    """Where tasks stand, each with the first of them, and with their number as far as counters tell."""
     from muster.web.pages.render import json_of
 
     found: list[Json] = []
+    as_kept = TaskFilter(plan=selection.plan, statuses=selection.statuses, limit=selection.limit) == selection
+    kept = [plan.counts for plan in plans if as_kept and selection.plan in {None, plan.name}]
     for name, column in COLUMNS.items():
         asked = tuple(one for one in column.statuses if not selection.statuses or one in selection.statuses)
         if asked:
@@ -64,7 +66,10 @@ async def columns_of(web: Backend, selection: TaskFilter) -> list[Json]:
             late = selection.delayed and TaskStatus.ABORTED in asked
             statuses = [DELAYED] if late else [status.lower() for status in asked]
             found.append({"name": name, "title": column.title, "statuses": statuses})
-            found[-1] |= {"tasks": tasks[:CARDS_MAX], "more": len(tasks) > CARDS_MAX}
+            more = len(tasks) > CARDS_MAX
+            number = sum(counts.get(status, 0) for counts in kept for status in asked)
+            told = f"{len(tasks):,}" if not more else f"{number:,}" if as_kept else f"more than {CARDS_MAX}"
+            found[-1] |= {"tasks": tasks[:CARDS_MAX], "more": more, "count": told}
     return found
 
 

@@ -78,7 +78,8 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
 
     query = _understood(query)
     live = await live_of(web)
-    columns = await columns_of(web, filter_of(query)) if query.view else []
+    plans = await web.queries.plans()
+    columns = await columns_of(web, filter_of(query), plans) if query.view else []
     may = may_of(request)
     one_more = replace(filter_of(query), limit=query.limit + 1)
     found, data = ([], b"") if query.view else await page_of(web.queries, one_more, SHOWN_BYTES)
@@ -103,7 +104,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         less=address_of(_in_boxes(query)),
         statuses=[(box, COUNT_WORDS[status]) for status, box in BOXES.items()],
         open_ones=[box for status, box in BOXES.items() if status not in FINAL],
-        plans=[plan.name for plan in await web.queries.plans()],
+        plans=[plan.name for plan in plans],
         next_page=next_page(request, found[-1].id) if found and more else "",
         longer=_longer(query),
         rows_max=ROWS_MAX,

@@ -74,7 +74,7 @@ async function move(moved, column) {
 }
 
 const nameOf = (one) => one.querySelector("a")?.textContent ?? "It";
-const titleOf = (column) => column.querySelector("h2").textContent;
+const titleOf = (column) => column.querySelector("h2 span").textContent;
 
 function unsay() {
   told.textContent = "";
