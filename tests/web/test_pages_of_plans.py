@@ -468,3 +468,33 @@ def test_where_there_is_no_git_a_merge_leads_back_to_the_plan(site: Site, reader
     assert shown.status == 200 and "<title>Merge: shop" in shown.text
     assert "There is nothing to merge: what tasks have made is in no git repository here" in shown.text
     assert 'class="button" href="/plans/shop">Back' in shown.text
+
+
+def test_a_plan_that_is_over_is_not_offered_to_be_paused(site: Site, reader: Reader) -> None:
+    add(site, "over", a=(), b=())
+    assert {"Pause"} <= reader.get("/plans/over").labels
+    site.post("/api/v1/plans/over/cancel", {"actor": "user:ann"})
+    shown = reader.get("/plans/over")
+    assert "Pause" not in shown.labels and "Cancel…" not in shown.text and "2 cancelled" in shown.text
+    add(site, "held", a=())
+    site.post("/api/v1/plans/held/pause", {"actor": "user:ann"})
+    site.post("/api/v1/plans/held/cancel", {"actor": "user:ann"})
+    assert "Resume" in reader.get("/plans/held").labels, "or what is added to it would never begin"
+
+
+def test_a_card_begins_with_the_title_of_its_task(site: Site, reader: Reader) -> None:
+    title, plan = "Move the invoices " * 20, "a-plan-of-a-long-name-" * 8
+    task = {"title": title, "key": "card"}
+    site.post("/api/v1/plans", {"plan": plan, "source": None, "tasks": [task], "actor": "user:ann"})
+    site.register()
+    (job,) = site.started()
+    for state in ("running", "failed"):
+        for path in ("/", "/inbox") if state == "failed" else ("/",):
+            shown = reader.get(path).text
+            begins, words, ref = (
+                shown.find(one) for one in (f"> {state}<", "<strong>Move", f"{plan}/card</a>")
+            )
+            assert 0 < begins < words < ref, (state, path)
+            assert shown.count("Move the invoices") <= 6 and "…</strong>" in shown
+        if state == "running":
+            site.post("/worker/v1/fail", site.of(job) | {"kind": "invalid", "message": "no"})

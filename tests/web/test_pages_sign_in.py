@@ -182,6 +182,18 @@ def test_pages_show_ones_own_workspace(site: Site, people: People, port: int) ->
     assert reader.ask("GET", f"/live?task={number}").status == 404
 
 
+def test_hints_of_an_empty_workspace_fit_there(people: People, port: int) -> None:
+    """Its plans have no files on the server, and its workers join with a token."""
+    people.post("/api/v1/workspaces", name="acme")
+    theirs = let_in(port, people.token(Role.OWNER, "acme", member="eve"))
+    ours = let_in(port, people.token(Role.OWNER, member="ada"))
+    assert "muster run plan.md" in ours.get("/").text and "muster up</code>" in ours.get("/crew").text
+    shown = {path: theirs.get(path).text for path in ("/", "/plans", "/crew")}
+    assert "muster run" not in shown["/"] and "muster up<" not in shown["/crew"]
+    assert "muster worker start --server URL" in shown["/crew"]
+    assert all("muster plan add plan.md --server URL" in shown[path] for path in ("/", "/plans"))
+
+
 # -- roles
 
 ROUTES: dict[str, tuple[str, Right | None]] = {

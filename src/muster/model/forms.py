@@ -128,8 +128,11 @@ def open_tasks(plan: Json) -> int:
 
 def possible_for_plan(plan: Json) -> list[str]:
     """What may be done with a plan now, of PLAN_ACTIONS, and `budget`."""
-    first = BUDGET if used_up(plan) else "resume" if plan["paused"] else "pause"
-    return [first, *(["cancel"] if open_tasks(plan) else [])]
+    found = [BUDGET if used_up(plan) else "resume" if plan["paused"] else "pause"]
+    if open_tasks(plan):
+        return [*found, "cancel"]
+    over = found == ["pause"] and any(plan["counts"].values())
+    return [] if over else found
 
 
 def other_question(ref: str, question: str, status: TaskStatus) -> Conflict:

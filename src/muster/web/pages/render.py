@@ -24,6 +24,7 @@ from muster.model.access import RIGHTS, Role
 from muster.model.errors import BadInput
 from muster.model.forms import POOL_ACTIONS, tag_seen
 from muster.model.json_value import Json
+from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.wording import counted
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.assets import TEMPLATES, VERSION
@@ -74,6 +75,7 @@ def page(request: Request, template: str, *, status: int = 200, keep: bool = Fal
             door=door(request),
             theme=theme_of(request),
             signed_in=who is not None or door(request),
+            guest=who is not None and who.workspace_id != DEFAULT_WORKSPACE,
             now_ms=time.time_ns() // 1_000_000,
             **content,
         )
