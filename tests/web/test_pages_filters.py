@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from html import unescape
+from html import escape, unescape
 from urllib.parse import urlencode
 
 import pytest
@@ -121,3 +121,68 @@ def test_so_many_at_a_time_is_kept(reader: Reader, numbers: dict[str, int]) -> N
 
 def test_more_rows_than_are_shown_are_as_many_as_are(reader: Reader, numbers: dict[str, int]) -> None:
     assert f"limit={ROWS_MAX}" in link(reader.get("/tasks?limit=100000").text, "Cancel…")
+
+
+def test_states_with_commas_between_them_are_what_the_command_takes(
+    site: Site, reader: Reader, numbers: dict[str, int]
+) -> None:
+    for number in (numbers["api/t1"], numbers["api/t2"]):
+        site.post(f"/api/v1/agent-tasks/{number}/cancel", {"actor": "user:ann"})
+    site.post(f"/api/v1/agent-tasks/{numbers['web/t3']}/pause", {"actor": "user:ann"})
+    wanted = ["api/t1", "api/t2", "web/t3"]
+    for said in ("paused,cancelled", "paused,CANCELLED,"):
+        shown = reader.get(f"/tasks?status={said}").text
+        assert rows(shown) == wanted and "Not understood" not in shown, said
+        assert set(re.findall(r'value="(\w+)" checked', shown)) == {"paused", "cancelled"}
+        found = site.get(f"/api/v1/agent-tasks?status={said}")
+        assert [f"{task['plan']}/{task['key']}" for task in found] == wanted
+    bulk = reader.get(link(shown, "Cancel…")).text
+    assert "Cancel: 1 task" in bulk
+    assert reader.get("/bulk/cancel?status=paused,cancelled").text.count('<a href="/tasks/') == 1
+
+
+@pytest.mark.parametrize(
+    "junk",
+    (
+        *("status=fialed", "plam=api", "tga=news", "limit=abc", "id=abc", "priority=<img>", "metadata=a"),
+        *("utm_source=mail", "view=cube", "cursor=zzz"),
+    ),
+)
+def test_what_is_not_understood_is_named_and_nothing_is_offered_for_all(
+    reader: Reader, numbers: dict[str, int], junk: str
+) -> None:
+    name, _, value = junk.partition("=")
+    asked = urlencode([("plan", "api"), (name, value)])
+    shown = reader.get(f"/tasks?{asked}").text
+    assert f"<code>{escape(junk)}</code>" in shown and "/bulk/" not in shown
+    assert len(rows(shown)) == 10
+    without = reader.get(link(shown, "Leave it out of the address")).text
+    assert "Not understood" not in without and len(rows(without)) == 10
+    assert "Cancel: 10 tasks" in reader.get(link(without, "Cancel…")).text
+    assert reader.get(f"/bulk/cancel?{asked}").status == 422, "also who opens that page at once is told"
+
+
+def test_of_several_values_those_that_are_not_understood_are_named(
+    reader: Reader, numbers: dict[str, int]
+) -> None:
+    first, second = numbers["api/t1"], numbers["api/t2"]
+    asked = f"status=pending,zzz&metadata=a=1&metadata=a=2&limit=5&limit=6&id={first}&id={second}&status="
+    shown = reader.get(f"/tasks?{asked}").text
+    named = re.findall(r"<code>([^<]*)</code>", shown.partition("Not understood")[2].partition("</p>")[0])
+    assert named == ["metadata=a=2", "limit=6", "status=zzz"]
+    assert 'value="pending" checked' in shown and 'name="limit" value="5"' in shown
+    many = reader.get(f"/tasks?{'&'.join(f'x{n}=1' for n in range(30))}").text
+    assert "and 10 more" in many
+
+
+def test_a_plan_or_a_tag_that_is_not_there_is_said_and_kept(reader: Reader, numbers: dict[str, int]) -> None:
+    shown = reader.get("/tasks?plan=nope<b>&tag=never&tag=news").text
+    assert "There is no plan <code>nope&lt;b&gt;</code>" in shown
+    assert "No task has the tag <code>never</code>" in shown and "the tag <code>news" not in shown
+    assert re.findall(r'<option selected value="([^"]*)">', shown) == ["nope&lt;b&gt;"], "Show keeps it"
+    assert rows(shown) == []
+    board = reader.get("/tasks?view=board&plan=nope").text
+    assert "There is no plan <code>nope</code>" in board
+    there = reader.get("/tasks?plan=api&tag=news").text
+    assert "There is no plan" not in there and "No task has the tag" not in there
+    assert len(re.findall(r"<option selected", there)) == 1

@@ -29,7 +29,7 @@ from muster.model.errors import BadInput
 from muster.model.json_value import Json
 from muster.model.shown import attempt_kind, attempt_look, attempt_word
 from muster.model.states import TaskStatus
-from muster.model.wording import counted, hint, refused_words
+from muster.model.wording import counted, each_word, hint, refused_words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _others() -> Iterable[Any]:
 
 
 def _list(args: argparse.Namespace) -> int:
-    names = [name.lower() for text in args.status for name in text.split(",") if name]
+    names = [name.lower() for name in each_word(args.status)]
     for name in names:
         if name not in _STATES:
             raise BadInput(

@@ -39,6 +39,11 @@ def refused_words(refused: Sequence[str]) -> str:
     return "; ".join([*told, *(what for what in refused if what.startswith(LEFT_OUT))])
 
 
+def each_word(texts: Iterable[str]) -> list[str]:
+    """Of several texts, each of which may hold some with commas between them; what holds none is one itself."""
+    return [word for text in texts for word in [*filter(None, text.split(","))] or [text]]
+
+
 def hint(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
     """`did you mean 'this'?`, or nothing where nothing is like it; `meant` has what to say instead."""
     from difflib import get_close_matches  # costs each command some ms, and few need it

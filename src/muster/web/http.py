@@ -336,15 +336,16 @@ def decode_query(
 
     `of_page`: what is unknown or empty says nothing, since links to pages are lengthened on their way
     (utm_source), and forms send empty filters.  `looked_at`: neither does what is no value of its parameter, for
-    nothing is done by it; but a query whose `exact` is set.
+    nothing is done by it; but a query whose `exact` is set, where nothing that says something is ignored.
     """
     if shape is None and not text:
         return None
     lists = _parameters(shape)
-    lenient = looked_at and not getattr(shape, "exact", False)
+    exact = getattr(shape, "exact", False)
+    lenient = looked_at and not exact
     given: dict[str, Any] = {}
     for name, value in parse_qsl(text, keep_blank_values=True):
-        if of_page and not (value and name in lists):
+        if of_page and not (value and (exact or name in lists)):
             continue
         if name not in lists:
             known = f"known here: {', '.join(lists)}" if lists else "leave it out"

@@ -13,6 +13,7 @@ from msgspec.structs import fields
 
 from muster.model.errors import BadInput
 from muster.model.states import TaskStatus
+from muster.model.wording import each_word
 
 
 class Word(NamedTuple):
@@ -48,9 +49,9 @@ DELAYED = "delayed"
 
 
 def statuses_of(words: Iterable[str]) -> tuple[TaskStatus, ...]:
-    """Raises BadInput."""
+    """Some may stand in one word, with commas between them.  Raises BadInput."""
     found: list[TaskStatus] = []
-    for word in words:
+    for word in each_word(words):
         name = word.upper()
         if name not in STATUS_WORDS and name not in set(TaskStatus):
             known = ", ".join([*TaskStatus, *STATUS_WORDS]).lower()
@@ -61,7 +62,7 @@ def statuses_of(words: Iterable[str]) -> tuple[TaskStatus, ...]:
 
 def wanted_of(words: Iterable[str]) -> tuple[tuple[TaskStatus, ...], bool]:
     """(which statuses, whether of those that wait only the delayed ones).  Raises BadInput."""
-    asked = [*words]
+    asked = each_word(words)
     rest = [word for word in asked if word.lower() != DELAYED]
     statuses = statuses_of(rest)
     if len(rest) == len(asked):

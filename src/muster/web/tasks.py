@@ -99,6 +99,7 @@ class TaskDoneBody(HolderBody, frozen=True, kw_only=True):
 class TasksQuery(Query, frozen=True, kw_only=True):
     plan: str | None = None
     status: tuple[str, ...] = ()
+    """Each alone, or some with commas between them."""
     id: tuple[c.Count, ...] = ()
     tags: tuple[str, ...] = ()
     """Tasks that carry all of these."""

@@ -22,7 +22,7 @@ from muster.model.wording import counted, task_name
 from muster.web.backend import Backend
 from muster.web.http import Problem, Reply, Request
 from muster.web.pages.forms import ask_api, refuse_action
-from muster.web.pages.tasks import TablePageQuery, address_of
+from muster.web.pages.tasks import BulkQuery, address_of
 from muster.web.routes import Routes
 from muster.web.sent_forms import sent_already
 from muster.web.tasks import filter_of
@@ -34,10 +34,6 @@ NAMED_MAX = 50
 PAGES_MAX = 50
 """Of BULK_MAX tasks, that are looked through for one page."""
 _PART = re.compile(r"[0-9]{1,16}(:[0-9]{1,16}(@[0-9]{1,16})?)?")
-
-
-class BulkQuery(TablePageQuery, frozen=True, kw_only=True):
-    exact = True
 
 
 class _Possible(NamedTuple):

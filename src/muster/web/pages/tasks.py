@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from functools import partial
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import parse_qsl, urlencode
 
 from msgspec import Meta
 from msgspec.structs import fields, replace
@@ -19,10 +19,11 @@ from muster.model.forms import RAISE_BUDGET, TASK_ACTIONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
-from muster.model.views import AttemptView
+from muster.model.views import AttemptView, TaskFilter
+from muster.model.wording import each_word
 from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
-from muster.web.http import Reply, Request
+from muster.web.http import Reply, Request, decode_query
 from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
@@ -38,6 +39,7 @@ ROWS, ROWS_MAX = 50, 500
 """Of the table: as many as are painted within 100 ms, unless more are asked for."""
 
 EVENTS_SHOWN = 50
+IGNORED_NAMED = 20
 
 BOXES = {status: status.lower() for status in COUNT_ORDER} | {TaskStatus.ABORTED: DELAYED}
 """Of the filter, which has one for each."""
@@ -57,6 +59,10 @@ class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     """Of the rows of the table, ROWS_MAX at most."""
 
 
+class BulkQuery(TablePageQuery, frozen=True, kw_only=True):
+    exact = True
+
+
 class TaskPageQuery(DoneQuery, frozen=True, kw_only=True):
     attempt: c.Count | None = None
     """The one whose transcript is shown; None: the newest."""
@@ -71,12 +77,15 @@ class TranscriptQuery(DoneQuery, frozen=True, kw_only=True):
 
 @routes.get("/tasks")
 async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
-    """Tasks in the order of their ids, or by where they stand; the address says which."""
+    """Tasks in the order of their ids, or by where they stand; the address says which.
+
+    Where something of that was not understood, nothing is offered for all of these.
+    """
     from muster.web.pages.board import columns_of, moves
     from muster.web.pages.render import json_of, may_of, page
     from muster.web.pages.task_forms import offered
 
-    query = _understood(query)
+    query, ignored = read_filter(request.query)
     live = await live_of(web)
     plans = await web.queries.plans()
     columns = await columns_of(web, filter_of(query), plans) if query.view else []
@@ -86,6 +95,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
     more = len(found) > query.limit or len(data) >= SHOWN_BYTES
     found = found[: query.limit]
     tasks = json_of(found)
+    names = [plan.name for plan in plans]
     return page(
         request,
         "board.html" if query.view else "tasks.html",
@@ -104,37 +114,85 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         less=address_of(_in_boxes(query)),
         statuses=[(box, COUNT_WORDS[status]) for status, box in BOXES.items()],
         open_ones=[box for status, box in BOXES.items() if status not in FINAL],
-        plans=[plan.name for plan in plans],
+        plans=names,
+        nowhere=await _nowhere(web, query, names),
+        ignored=ignored[:IGNORED_NAMED],
+        ignored_more=max(0, len(ignored) - IGNORED_NAMED),
         next_page=next_page(request, found[-1].id) if found and more else "",
         longer=_longer(query),
         rows_max=ROWS_MAX,
-        bulk=offered(tasks),
+        bulk=[] if ignored else offered(tasks),
         task_actions=TASK_ACTIONS,
     )
 
 
-def _understood(query: TablePageQuery) -> TablePageQuery:
-    """Without what says nothing here, and its statuses as the boxes of the filter have them."""
-    words = [word for word in query.status if word.lower() in SHOWN_AS or _fits(status=(word,))]
-    boxes = [SHOWN_AS.get(word.lower()) or [BOXES[one] for one in statuses_of((word,))] for word in words]
-    pairs = {one.partition("=")[0]: one for one in query.metadata if _fits(metadata=(one,))}
-    return replace(
-        query,
-        plan=query.plan or None,
-        tag=tuple(filter(None, query.tag)),
-        status=tuple(dict.fromkeys(box for some in boxes for box in some)),
-        metadata=tuple(pairs.values()),
-        cursor=query.cursor if _fits(cursor=query.cursor) else "",
-        limit=min(query.limit, ROWS_MAX),
-    )
+Pair = tuple[str, str]
 
 
-def _fits(**said: Any) -> bool:
+def read_filter(text: str) -> tuple[TablePageQuery, list[Pair]]:
+    """What an address asks for, its statuses as the boxes of the filter have them, and what of it was ignored."""
+    said = [pair for pair in parse_qsl(text) if pair[1]]
+    status = [("status", box) for word in each_word(_of("status", said)) for box in _boxes(word)]
+    pairs = list(dict.fromkeys([*(pair for pair in said if pair[0] != "status"), *status]))
+    kept, ignored = _parted(pairs) if _read(pairs) is None else (pairs, [])
+    query = _read(kept)
+    assert query is not None, "each was read"
+    return replace(query, limit=min(query.limit, ROWS_MAX)), ignored
+
+
+def _parted(pairs: list[Pair]) -> tuple[list[Pair], list[Pair]]:
+    """Those that can be read, and the others; of what is said once the first counts."""
+    kept: list[Pair] = []
+    ignored: list[Pair] = []
+    first: dict[Pair, Pair] = {}
+    for pair in pairs:
+        said = pair[0], pair[1].partition("=")[0] if pair[0] == "metadata" else ""
+        fits = _read([first[said], pair] if said in first else [pair]) is not None
+        (kept if fits else ignored).append(pair)
+        if fits:
+            first.setdefault(said, pair)
+    return kept, ignored
+
+
+def _read(pairs: list[Pair]) -> TablePageQuery | None:
+    """None where that cannot be read to the letter."""
     try:
-        filter_of(TablePageQuery(**said))
+        query = decode_query(urlencode(pairs), BulkQuery)
+        assert query is not None
+        filter_of(query)
     except BadInput:
-        return False
-    return True
+        return None
+    return query
+
+
+def _of(name: str, pairs: list[Pair]) -> list[str]:
+    return [value for one, value in pairs if one == name]
+
+
+def _boxes(word: str) -> tuple[str, ...]:
+    """Those of the filter; what is no status stays what it is, and is told."""
+    if word.lower() in SHOWN_AS:
+        return SHOWN_AS[word.lower()]
+    try:
+        return tuple(BOXES.get(one, one.lower()) for one in statuses_of((word,)))
+    except BadInput:
+        return (word,)
+
+
+class _Nowhere(NamedTuple):
+    """What the filter names, and there is not."""
+
+    plan: str
+    tags: list[str]
+
+
+async def _nowhere(web: Backend, query: TablePageQuery, plans: list[str]) -> _Nowhere:
+    tags = [tag for tag in dict.fromkeys((*query.tags, *query.tag)) if not await _is_borne(web, tag)]
+    return _Nowhere("" if query.plan in {None, *plans} else query.plan or "", tags)
+
+
+async def _is_borne(web: Backend, tag: str) -> bool:
+    return bool(await web.queries.tasks(TaskFilter(tags=(tag,), groups=True, limit=1)))
 
 
 def _in_boxes(query: TablePageQuery) -> TablePageQuery:
