@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import closing
 from html.parser import HTMLParser
 from http.client import HTTPConnection
@@ -9,6 +10,9 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from patience import PATIENCE_S
+
+_DONE = re.compile(r"(\bdone=[a-z-]+)\.[0-9]{13}\.[0-9a-f]{32}")
+"""What seals a note for this browser alone."""
 
 
 class Form(NamedTuple):
@@ -52,6 +56,7 @@ class Shown(NamedTuple):
     headers: dict[str, str]
     text: str
     path: str
+    """As it was asked for, but for the seal of a note."""
 
     @property
     def forms(self) -> list[Form]:
@@ -86,7 +91,7 @@ class Reader:
             text = answer.read().decode()
         if set_cookie := told.get("set-cookie", ""):
             self.cookie = set_cookie.partition(";")[0]
-        return Shown(answer.status, told, text, target)
+        return Shown(answer.status, told, text, _DONE.sub(r"\1", target))
 
     def get(self, target: str) -> Shown:
         """Follows redirects."""

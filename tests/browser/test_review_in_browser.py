@@ -96,7 +96,7 @@ def test_back_leads_to_what_was_written(far: FarOwner, repo: Repo, let_in: Let, 
     page.go_back()
     expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
     page.get_by_role("button", name="Send back").click()
-    page.wait_for_url("**?done=retry")
+    expect(page.get_by_role("status").filter(has_text="Retry: done.")).to_be_visible()
     assert "Spaces, please" in far.claim("again")["tests"].note
 
 
@@ -116,7 +116,7 @@ def test_a_review_outlives_the_session(far: FarOwner, repo: Repo, let_in: Let) -
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(page.locator("#link")).to_have_text("")
     page.get_by_role("button", name="Send back").click()
-    page.wait_for_url("**?done=retry")
+    expect(page.get_by_role("status").filter(has_text="Retry: done.")).to_be_visible()
     assert "Spaces, please" in far.claim("again")["tests"].note
 
 

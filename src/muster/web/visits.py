@@ -14,7 +14,9 @@ import hashlib
 import hmac
 import re
 import secrets
+import time
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from msgspec import Struct
@@ -35,6 +37,9 @@ BACK = "back"
 LEAD_NOWHERE = (ENTER, "/sign-out")
 """Pages that nobody is to come back to."""
 FIELDS_MAX = 50
+NOTE_S = 600
+"""So long a page says what a form has done, where no script takes that from its address."""
+_NOTE = re.compile(r"([a-z-]{1,40})\.([0-9]{13})\.([0-9a-f]{32})")
 _SECRET = re.compile(r"[A-Za-z0-9_-]{20,200}")
 _AGAIN = "open the page again, and send its form"
 
@@ -54,6 +59,31 @@ def visit_of(request: Request) -> Visit:
     """A browser that was not let in as anybody has one as well, for its forms."""
     secret = secret_of(request)
     return Visit(secret, False) if secret else Visit(secrets.token_urlsafe(32), True)
+
+
+class FormDone(NamedTuple):
+    action: str
+    at_ms: int
+
+
+def done_word(request: Request, action: str) -> str:
+    """For the address of the page that says that this was done now: nobody else can make one for this browser."""
+    said = f"{action}.{time.time_ns() // 1_000_000:013}"
+    return f"{said}.{_sealed(request, said)}"
+
+
+def done_of(request: Request, word: str) -> FormDone | None:
+    """What was done; None where this browser has not done it, or long ago."""
+    found = _NOTE.fullmatch(word)
+    if found is None or not hmac.compare_digest(found[3], _sealed(request, f"{found[1]}.{found[2]}")):
+        return None
+    at_ms = int(found[2])
+    return FormDone(found[1], at_ms) if 0 <= time.time() - at_ms / 1000 <= NOTE_S else None
+
+
+def _sealed(request: Request, said: str) -> str:
+    secret = secret_of(request) or secrets.token_urlsafe(32)
+    return hmac.new(secret.encode(), f"done:{said}".encode(), hashlib.sha256).hexdigest()[:32]
 
 
 def secret_of(request: Request) -> str:

@@ -20,7 +20,7 @@ from muster.web.http import Reply, Request
 from muster.web.pages.forms import SEQ, ask_api, back_to
 from muster.web.routes import Routes
 from muster.web.task_words import DELAYED
-from muster.web.visits import posted
+from muster.web.visits import done_word, posted
 
 routes = Routes(pages=True)
 
@@ -95,7 +95,7 @@ async def move(web: Backend, request: Request, task_id: int) -> Reply:
     reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)
     if reply.status >= 400:
         return reply
-    return back_to(fields, f"/tasks/{task_id}", action)
+    return back_to(fields, f"/tasks/{task_id}", done_word(request, action))
 
 
 def _meant(task: TaskView, to: str) -> str:

@@ -18,7 +18,7 @@ from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
 from muster.web.pages.forms import ASKED_AGAIN, SEQ, ask_api, back_to, problem_of, refuse_action
 from muster.web.routes import Routes
-from muster.web.visits import posted
+from muster.web.visits import done_word, posted
 
 routes = Routes(pages=True)
 
@@ -70,7 +70,7 @@ async def edit(web: Backend, request: Request, task_id: int) -> Reply:
         return await _form(web, request, await one_task(web, task_id), refused=reply, given=fields)
     if reply.status >= 400:
         return reply
-    return back_to({}, f"/tasks/{task_id}", "edit")
+    return back_to({}, f"/tasks/{task_id}", done_word(request, "edit"))
 
 
 async def _form(

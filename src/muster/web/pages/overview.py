@@ -27,7 +27,7 @@ NEEDS_MAX = 200
 
 class DoneQuery(Query, frozen=True, kw_only=True):
     done: str = ""
-    """What a form has just done."""
+    """What a form has just done, as `done_word` writes it."""
 
 
 class InboxPageQuery(DoneQuery, frozen=True, kw_only=True):

@@ -28,7 +28,7 @@ from muster.web.pages.live import live_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.reckonings import Reckoned
 from muster.web.routes import Routes
-from muster.web.visits import posted
+from muster.web.visits import done_word, posted
 from muster.web.works import coming as plan_coming
 from muster.web.works import pull_known
 
@@ -203,7 +203,7 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
         return await _form(web, request, plan, action, fields, changed=problem_of(reply)["detail"])
     if reply.status >= 400:
         return reply
-    return back_to(fields, here, action)
+    return back_to(fields, here, done_word(request, action))
 
 
 def _number(seen: str) -> int:

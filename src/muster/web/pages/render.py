@@ -34,6 +34,7 @@ from muster.web.visits import (
     SESSION,
     can_be_opened,
     cookie,
+    done_of,
     fields_of,
     secret_of,
     stood_on,
@@ -64,6 +65,8 @@ def page(request: Request, template: str, *, status: int = 200, keep: bool = Fal
     """`keep`: its browser may, for Back: the answer to a form, which would have to be sent again for it."""
     visit = visit_of(request)
     who = request.identity
+    if "done" in content:
+        content["done"] = done_of(request, content["done"])
     text = (
         _environment()
         .get_template(template)

@@ -37,7 +37,7 @@ from muster.web.http import Reply, Request, error_reply
 from muster.web.pages.forms import SEQ, ask_api, back_to, problem_of
 from muster.web.pages.overview import DoneQuery
 from muster.web.routes import Routes
-from muster.web.visits import posted
+from muster.web.visits import done_word, posted
 from muster.web.works import change_of_plan, change_of_task, pull_known
 
 routes = Routes(pages=True)
@@ -112,7 +112,7 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         return await _task_page(
             web, request, task_id, query, draft=draft, first=first, problem=problem_of(reply)
         )
-    return back_to({}, f"/tasks/{task_id}", action)
+    return back_to({}, f"/tasks/{task_id}", done_word(request, action))
 
 
 @routes.get("/plans/{plan}/review")
@@ -138,7 +138,7 @@ async def judge_plan(web: Backend, request: Request, plan: str, query: ReviewQue
         reply = error_reply(error)
     if reply.status >= 400:
         return await _plan_page(web, request, plan, draft=draft, first=first, problem=problem_of(reply))
-    return back_to({}, f"/plans/{quote(plan, safe='')}", "review")
+    return back_to({}, f"/plans/{quote(plan, safe='')}", done_word(request, "review"))
 
 
 async def _send_back(web: Backend, request: Request, change: WorkChange, draft: _Draft) -> Reply:

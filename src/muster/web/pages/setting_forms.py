@@ -27,7 +27,7 @@ from muster.web.pages.sign_in import session_of
 from muster.web.rights import stands_over
 from muster.web.routes import Routes
 from muster.web.sent_forms import sent_already
-from muster.web.visits import parent_of, posted, secret_of
+from muster.web.visits import done_word, parent_of, posted, secret_of
 
 routes = Routes(pages=True)
 
@@ -275,7 +275,7 @@ async def set_it(web: Backend, request: Request, form: str) -> Reply:
     told: Json = msgspec.json.decode(reply.data) if reply.data else {}
     if "token" in told or "secret" in told:
         return _secret(request, found, told, back)
-    return back_to({}, back, form)
+    return back_to({}, back, done_word(request, form))
 
 
 def _unknown(reply: Reply) -> bool:

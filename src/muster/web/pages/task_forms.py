@@ -14,7 +14,7 @@ from muster.web.holders import one_task
 from muster.web.http import Reply, Request, error_reply
 from muster.web.pages.forms import ASKED_AGAIN, SEQ, ask_api, back_to, problem_of, refuse_action
 from muster.web.routes import Routes
-from muster.web.visits import BACK, posted, stood_on
+from muster.web.visits import BACK, done_word, posted, stood_on
 
 routes = Routes(pages=True)
 
@@ -52,7 +52,7 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
         return await _form(web, request, task_id, action, wanted, refused=reply, fields=fields)
     if reply.status >= 400:
         return reply
-    return back_to(fields, f"/tasks/{task_id}", action)
+    return back_to(fields, f"/tasks/{task_id}", done_word(request, action))
 
 
 async def _form(

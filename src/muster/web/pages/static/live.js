@@ -2,7 +2,7 @@
 // four times a second and for a tenth of its server's time, and is patched.  A tab that nobody sees is not connected, and
 // looks when it is seen again.  A form that stands still only learns whether it can still be sent.
 
-import { patchPage, shownOf, unsent } from "./patch.js";
+import { NOTE, patchPage, shownOf, unsent } from "./patch.js";
 
 const CALM_MS = 250;
 const AGAIN_MS = 1000;
@@ -34,6 +34,14 @@ let pressed = null; // until what is pressed is released: a drag or a click begi
 let release = null;
 let changing = 0; // of what the reader has changed here: what the server has not answered yet
 let outdated = false; // something was answered since the page was asked for
+
+// What a form has done is said once: neither a reload, nor Back, nor who is sent this address is told it again.
+const here = new URL(location.href);
+if (here.searchParams.has("done")) {
+  here.searchParams.delete("done");
+  history.replaceState(history.state, "", here);
+}
+addEventListener("pageshow", ({ persisted }) => persisted && document.querySelector(NOTE)?.replaceChildren());
 
 function say(text, stale = false) {
   if (badge.textContent !== text) badge.textContent = text;

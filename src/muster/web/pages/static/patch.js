@@ -6,6 +6,7 @@ export function patchPage(there, fresh) {
   document.title = fresh.title;
   renewForms(there, fresh);
   tellMeanwhile(there, fresh);
+  endNote(there, fresh);
   for (const region of there.querySelectorAll("[data-live]")) {
     const next = fresh.querySelector(`[data-live="${CSS.escape(region.dataset.live)}"]`);
     if (next && ofSame(region) === ofSame(next)) held += patchRegion(region, next);
@@ -41,6 +42,17 @@ function whyNot(form, asked, fresh) {
   const other = asked.some((one) => one.getAttribute("action") === form.getAttribute("action"));
   return `${other ? "It asks something else by now" : "Answered meanwhile, or ended"}: this is not taken any more.`;
 }
+
+// What a form has done is no news any more once things stand otherwise.
+function endNote(there, fresh) {
+  const note = there.querySelector(NOTE);
+  const next = fresh.querySelector(NOTE);
+  if (!note || !next || note.dataset.stands === next.dataset.stands) return;
+  note.replaceChildren();
+  note.dataset.stands = next.dataset.stands;
+}
+
+export const NOTE = "[data-key=done]";
 
 const roleOf = (page) => page.querySelector("[data-role]")?.dataset.role ?? "another one";
 
