@@ -9,7 +9,7 @@ from muster.cli.live.dialog import NAMED_MAX
 from muster.cli.live.state import State
 from muster.model import commands as c
 from muster.model.access import RIGHTS, Role
-from muster.model.forms import BULK, BULK_MAX
+from muster.model.forms import BULK, BULK_MAX, DONE_AGAIN
 from muster.model.keys import BY_KEY
 
 KEEP, BACK = b"\x1b[22;2t", b"\x1b[23;2t"
@@ -106,3 +106,15 @@ def test_who_stops_an_attempt_means_that_one():
     state = listed(task(1, "RUNNING", seq=7, epoch=2))
     (cancelled,) = pressed(state, "cy")
     assert (cancelled.action, cancelled.tag) == ("cancel", "7@2")
+
+
+def test_what_one_key_does_not_take_back_is_asked_first():
+    state = listed(task(1, "PAUSED", actions=["accept", "resume"]))
+    state.chosen = 1
+    assert pressed(state, "p") == [] and state.dialog.title == "Send back: p/t1"
+    assert [asked.action for asked in pressed(state, "y")] == ["resume"]
+    state = listed(task(2))
+    state.show(news([task(2, "COMPLETED", actions=["retry"])]))
+    state.chosen = 2
+    assert pressed(state, "r") == [] and DONE_AGAIN in state.dialog.says
+    assert pressed(state, "n") == [] and state.message == "nothing was changed"

@@ -73,6 +73,25 @@ TASK_ACTIONS: dict[str, Action] = {
     "archive": Action("Archive", (), "It is hidden for good.", done="Archived"),
 }
 """Those of model.actions that people have forms for, by the same names."""
+DONE_AGAIN = "It is done. Do it again?"
+_SEND_BACK = Action(
+    "Send back",
+    (_NOTE,),
+    "Its agent goes on; a note tells it why.",
+    done=TASK_ACTIONS["resume"].done,
+)
+
+
+def task_action(name: str, task: Json) -> Action:
+    """As it is for this task: what is called by what it does there, or asked before.  Raises KeyError."""
+    found = TASK_ACTIONS[name]
+    if name == "resume" and "accept" in task["actions"]:
+        return _SEND_BACK
+    if name == "retry" and task["status"] == TaskStatus.COMPLETED:
+        return found._replace(warns=DONE_AGAIN)
+    return found
+
+
 BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
 """Those that are offered for many tasks at once ..."""
 BULK_MAX = 500

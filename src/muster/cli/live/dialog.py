@@ -22,6 +22,7 @@ from muster.model.forms import (
     Action,
     FormField,
     body_of_form,
+    task_action,
 )
 from muster.model.json_value import Json
 from muster.model.wording import counted
@@ -30,6 +31,8 @@ TEXT_CHARS_MAX = 10_000
 NOTHING = "nothing was changed"
 _QUESTION = -1
 _ALLOW, _DENY = "y", "n"
+AT_ONCE = frozenset({"pause", "resume", "open"})
+"""What the same key takes back, or what does no harm."""
 COMING = "coming"
 """Asks what a merge would bring."""
 NAMED_MAX = 8
@@ -262,10 +265,16 @@ def _answering(made: Dialog, row: Json) -> Dialog:
     return made
 
 
+def at_once(action: str, row: Json) -> bool:
+    """Nobody is asked before."""
+    return action in AT_ONCE and not _form(action, row).warns
+
+
 def label_of(action: str, row: Json) -> str:
     return _form(action, row).label
 
 
 def _form(action: str, row: Json) -> Action:
     kinds = {"plan": PLAN_ACTIONS, "pool": POOL_ACTIONS}
-    return kinds.get(row.get("kind", ""), TASK_ACTIONS)[action]
+    kind = row.get("kind", "")
+    return kinds[kind][action] if kind in kinds else task_action(action, row)

@@ -18,6 +18,7 @@ from muster.cli.live.dialog import (
     InputLine,
     Prompt,
     Unsent,
+    at_once,
     dialog_of,
     dialog_of_all,
     label_of,
@@ -37,8 +38,6 @@ from muster.model.reviews import REMARKS_MAX
 from muster.model.states import FINAL, TaskStatus
 from muster.web.rights import right_for
 
-AT_ONCE = frozenset({"pause", "resume", "open"})
-"""What the same key takes back, or what does no harm."""
 OVERVIEW, TASKS, PLANS, INBOX, DEAD = "overview", "tasks", "plans", "inbox", "dead letter"
 _REVIEW_KEYS = frozenset({"j", "k", "J", "K", "n", "N", "G", "g g"})
 _REVIEW_KEYS |= {"up", "down", "pgup", "pgdn", "home", "end"}
@@ -472,7 +471,7 @@ class State:
             self.message = refused
         elif key.key == "b":
             self.dialog = sending_back(action, row, tag, shown)
-        elif action in AT_ONCE and not (action == "resume" and self._reviews.told([row])):
+        elif at_once(action, row) and not (action == "resume" and self._reviews.told([row])):
             return Prompt(action, row, tag=tag, label=label_of(action, row))
         else:
             self.dialog = self._reviews.warned(self._unsent.again(dialog_of(action, row, tag)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.model.errors import Conflict, NotFound
-from muster.model.forms import TASK_ACTIONS
+from muster.model.forms import task_action
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_WORDS
 from muster.model.states import TaskStatus
@@ -26,6 +26,10 @@ routes = Routes(pages=True)
 
 CARDS_MAX = 40
 """In a column."""
+
+
+NOT_TAKEN_BACK = frozenset({"accept"})
+"""What no other drag undoes, so that no slip of the hand is enough for it; its button needs none."""
 
 
 class BoardColumn(NamedTuple):
@@ -84,14 +88,17 @@ def moves(actions: Sequence[str]) -> dict[str, str]:
 @routes.post("/tasks/{task_id:id}/move")
 async def move(web: Backend, request: Request, task_id: int) -> Reply:
     """Does what that column means, or shows the page that asks what is still to be known."""
+    from muster.web.pages.render import json_of
+
     fields = posted(request)
     task = await one_task(web, task_id)
     action = _meant(task, fields.get("to", ""))
     if action == "answer":
         return back_to({}, f"/tasks/{task_id}")
-    if TASK_ACTIONS[action].asks:
+    wanted = task_action(action, json_of(task))
+    if wanted.asks or action in NOT_TAKEN_BACK:
         return back_to({}, f"/tasks/{task_id}/{action}")
-    seq = fields.get(SEQ, "") if TASK_ACTIONS[action].as_seen else ""
+    seq = fields.get(SEQ, "") if wanted.as_seen else ""
     reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)
     if reply.status >= 400:
         return reply

@@ -59,7 +59,7 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
         request,
         "bulk.html",
         action=action,
-        wanted=wanted,
+        wanted=wanted._replace(warns=_warned(wanted, action, tasks)),
         tasks=[json_of(task) for task in tasks[:NAMED_MAX]],
         number=len(tasks),
         ids=",".join(_seen(action, task) for task in tasks),
@@ -69,6 +69,18 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
         once=web.sent_forms.word(),
         told=None,
     )
+
+
+def _warned(wanted: Action, action: str, tasks: Sequence[TaskView]) -> str:
+    """What a button of one of them would ask as well."""
+    again = [task for task in tasks if action == "retry" and task.status is TaskStatus.COMPLETED]
+    unseen = [task for task in tasks if action == "resume" and "accept" in task.actions]
+    says = [
+        wanted.warns,
+        f"Already done, and done again by this: {counted(len(again), 'task')}." if again else "",
+        f"For you to review, and sent back by this: {counted(len(unseen), 'task')}." if unseen else "",
+    ]
+    return " ".join(filter(None, says))
 
 
 async def _possible(web: Backend, query: BulkQuery, action: str) -> _Possible:

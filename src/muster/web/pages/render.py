@@ -22,7 +22,7 @@ from muster import __version__
 from muster.model import shown
 from muster.model.access import RIGHTS, Role
 from muster.model.errors import BadInput
-from muster.model.forms import POOL_ACTIONS, tag_seen
+from muster.model.forms import POOL_ACTIONS, tag_seen, task_action
 from muster.model.json_value import Json
 from muster.model.rows import DEFAULT_WORKSPACE
 from muster.model.wording import counted
@@ -174,6 +174,7 @@ def _environment() -> jinja2.Environment:
         "used_up": shown.used_up,
         "pool_actions": POOL_ACTIONS,
         "tag_seen": tag_seen,
+        "task_action": task_action,
     }
     made.filters |= {
         "age": shown.age,

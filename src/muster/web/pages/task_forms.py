@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.model.errors import Conflict, MusterError, NotFound
-from muster.model.forms import BULK, TASK_ACTIONS, Action, body_of_form, other_question
+from muster.model.forms import BULK, TASK_ACTIONS, Action, body_of_form, other_question, task_action
 from muster.model.json_value import Json
 from muster.model.views import TaskView
 from muster.model.wording import task_name
@@ -31,10 +31,10 @@ def offered(tasks: Iterable[Json]) -> list[str]:
 @routes.get("/tasks/{task_id:id}/{action}")
 async def confirm(web: Backend, request: Request, task_id: int, action: str) -> Reply:
     """A form with what the action needs to know, or a last question."""
-    wanted = _known(action)
+    _known(action)
     refuse_action(request, f"/api/v1/agent-tasks/{task_id}/{action}")
     _refuse_impossible((await one_task(web, task_id)).actions, action)
-    return await _form(web, request, task_id, action, wanted)
+    return await _form(web, request, task_id, action)
 
 
 @routes.post("/tasks/{task_id:id}/{action}")
@@ -49,7 +49,7 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
     except MusterError as error:
         reply = error_reply(error)
     if reply.status in ASKED_AGAIN:
-        return await _form(web, request, task_id, action, wanted, refused=reply, fields=fields)
+        return await _form(web, request, task_id, action, refused=reply, fields=fields)
     if reply.status >= 400:
         return reply
     return back_to(fields, f"/tasks/{task_id}", done_word(request, action))
@@ -60,7 +60,6 @@ async def _form(
     request: Request,
     task_id: int,
     action: str,
-    wanted: Action,
     *,
     refused: Reply | None = None,
     fields: Json | None = None,
@@ -71,6 +70,7 @@ async def _form(
 
     detail = json_of(await web.queries.task(task_id))
     task, values = detail["task"], fields or {}
+    wanted = task_action(action, task)
     seen = values.get(SEQ, "").partition("@")[0]
     since = [one for one in detail["events"] if seen.isdecimal() and one["seq"] > int(seen)]
     return page(
