@@ -191,6 +191,7 @@ def test_the_palette_finds_pages_actions_and_tasks(far: FarOwner, let_in: Let, a
     page.goto("/find?q=billing")
     page.wait_for_url("**/plans/billing")
     page.goto("/find?q=billing/no")
+    page.wait_for_url("**/tasks?missed=**")
     expect(page.locator("main")).to_contain_text("there is no task 'billing/no'")
 
 

@@ -186,3 +186,21 @@ def test_a_plan_or_a_tag_that_is_not_there_is_said_and_kept(reader: Reader, numb
     there = reader.get("/tasks?plan=api&tag=news").text
     assert "There is no plan" not in there and "No task has the tag" not in there
     assert len(re.findall(r"<option selected", there)) == 1
+
+
+def test_a_name_that_there_is_not_leads_to_the_tasks_and_is_said(
+    reader: Reader, numbers: dict[str, int]
+) -> None:
+    for asked in ("Growing <b>", "api/t99", "a&b=c", "nope#3"):
+        shown = reader.get(f"/find?{urlencode({'q': asked})}")
+        assert shown.status == 200 and shown.path.startswith("/tasks?missed="), asked
+        name = asked.partition("#")[0]
+        assert f"Not found: there is no task {name!r}" in unescape(shown.text) and "<b>" not in shown.text
+        assert len(rows(shown.text)) == 20
+        assert "Not understood" not in shown.text and "missed" not in link(shown.text, "Cancel…")
+    assert reader.get("/find?q=").path == "/tasks"
+    assert reader.get("/find?q=api").path == "/plans/api"
+    number = numbers["web/t7"]
+    assert reader.get("/find?q=web/t7").path == f"/tasks/{number}"
+    assert "Not found" not in reader.get("/tasks?missed=web/t7").text, "an address alone says nothing"
+    assert "Not found" not in reader.get("/tasks?missed=t7").text, "that may be one of two"

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from msgspec import Meta
 from msgspec.structs import replace
 
+from muster.model.errors import Ambiguous, NotFound
 from muster.model.forms import TASK_ACTIONS
 from muster.model.states import HELD
 from muster.model.views import TaskFilter
@@ -16,7 +17,7 @@ from muster.web.http import Query, Reply, Request
 from muster.web.pages.forms import ask_api, back_to
 from muster.web.pages.live import live_of
 from muster.web.routes import Routes
-from muster.web.visits import BACK, posted, theme_cookie
+from muster.web.visits import posted, theme_cookie
 
 routes = Routes(pages=True)
 
@@ -78,12 +79,32 @@ class FindQuery(Query, frozen=True, kw_only=True):
 
 @routes.get("/find")
 async def find(web: Backend, request: Request, query: FindQuery) -> Reply:  # noqa: ARG001
-    """The page of the plan or the task of that name, or of the one task whose name begins so."""
+    """The page of the plan or the task of that name, or of the one task whose name begins so; else all tasks."""
     asked = query.q.strip()
-    if any(plan.name == asked for plan in await web.queries.plans()):
-        return back_to({}, f"/plans/{quote(asked, safe='')}")
-    task_id, epoch = await web.queries.resolve(asked)
-    return back_to({BACK: f"/tasks/{task_id}?attempt={epoch}"} if epoch else {}, f"/tasks/{task_id}")
+    try:
+        found = await place_of(web, asked) if asked else "/tasks"
+    except NotFound:
+        found = f"/tasks?missed={quote(asked, safe='')}"
+    return back_to({}, found)
+
+
+async def place_of(web: Backend, name: str) -> str:
+    """Where what is called so is shown.  Raises NotFound and Ambiguous."""
+    if any(plan.name == name for plan in await web.queries.plans()):
+        return f"/plans/{quote(name, safe='')}"
+    task_id, epoch = await web.queries.resolve(name)
+    return f"/tasks/{task_id}?attempt={epoch}" if epoch else f"/tasks/{task_id}"
+
+
+async def why_missed(web: Backend, name: str) -> str:
+    """Empty where something is called so, or begins so."""
+    try:
+        await place_of(web, name)
+    except NotFound as error:
+        return error.message
+    except Ambiguous:
+        pass
+    return ""
 
 
 @routes.post("/pools/{pool}/open")

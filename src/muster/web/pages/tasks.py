@@ -25,7 +25,7 @@ from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, decode_query
 from muster.web.pages.live import live_of
-from muster.web.pages.overview import DoneQuery
+from muster.web.pages.overview import DoneQuery, why_missed
 from muster.web.routes import Routes
 from muster.web.task_words import DELAYED, statuses_of
 from muster.web.tasks import TasksQuery, filter_of, next_page
@@ -53,6 +53,8 @@ SHOWN_AS: dict[str, tuple[str, ...]] = {
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
+    missed: Annotated[str, Meta(max_length=500)] = ""
+    """What was looked for by its name, and has led here."""
     view: Annotated[str, Meta(pattern=patterns.VIEW.regex)] = ""
     """`board`: in columns."""
     limit: Annotated[int, Meta(ge=1, le=100_000)] = ROWS
@@ -116,6 +118,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         open_ones=[box for status, box in BOXES.items() if status not in FINAL],
         plans=names,
         nowhere=await _nowhere(web, query, names),
+        missed=await why_missed(web, query.missed) if query.missed else "",
         ignored=ignored[:IGNORED_NAMED],
         ignored_more=max(0, len(ignored) - IGNORED_NAMED),
         next_page=next_page(request, found[-1].id) if found and more else "",
@@ -220,7 +223,7 @@ def _longer(query: TablePageQuery) -> str:
     return address_of(query, cursor=query.cursor, after=query.after, limit=ROWS_MAX)
 
 
-_FIELDS = [field for field in fields(TablePageQuery) if field.name != "done"]
+_FIELDS = [field for field in fields(TablePageQuery) if field.name not in {"done", "missed"}]
 
 
 def _pairs_of(query: TablePageQuery) -> list[tuple[str, object]]:
