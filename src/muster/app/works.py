@@ -22,7 +22,7 @@ PATCH_BYTES_MAX = 2 << 20
 LISTING_BYTES_MAX = 1 << 20
 _DIFF = (
     *("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short", "--find-renames"),
-    *("--no-relative", "--unified=3"),
+    *("--no-relative", "--unified=3", "--ignore-submodules=none", "--src-prefix=a/", "--dst-prefix=b/"),
 )
 
 

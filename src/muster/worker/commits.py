@@ -57,7 +57,8 @@ class Staged(NamedTuple):
         return {path: entry for path, entry in found[0].items() if all(path in each for each in found)}
 
     def _changed(self, repository: Repository, other: str) -> dict[str, tuple[str, str]]:
-        raw = repository.run("diff", "--raw", "-z", "--no-renames", "--no-abbrev", other, self.tree)
+        # Not `git diff`, which leaves out what a person, or .gitmodules, does not want to see of submodules.
+        raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", other, self.tree)
         fields = iter(raw.split("\0"))
         words = (
             (said.removeprefix(":").split(" "), path) for said, path in zip(fields, fields, strict=False)

@@ -30,6 +30,21 @@ _OPTIONS = {
     "commit.gpgSign": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    "merge.verifySignatures": "false",
+    "push.gpgSign": "false",
+    # What git answers here decides what is published, and what may be removed: no taste bends it.
+    "status.showUntrackedFiles": "normal",
+    "core.ignoreStat": "false",
+    "diff.orderFile": os.devnull,
+    "rerere.enabled": "false",
+    "log.showSignature": "false",
+    "trailer.separators": ":",
+    "i18n.commitEncoding": "UTF-8",
+    "i18n.logOutputEncoding": "UTF-8",
+    "push.followTags": "false",
+    "push.recurseSubmodules": "no",
+    "fetch.recurseSubmodules": "false",
+    "clone.defaultRemoteName": "origin",
 }
 _GIT = ("git", *(part for name, value in _OPTIONS.items() for part in ("-c", f"{name}={value}")))
 _NOBODY = {"NAME": "Muster", "EMAIL": "muster@localhost"}

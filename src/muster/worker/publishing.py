@@ -376,8 +376,8 @@ class Publishing(Struct, frozen=True):
 
     def _refuse_conflicts(self, base: str, changed: Changed, staged: Staged) -> None:
         repository = self.tree.repository
-        options = ("--text", "--no-textconv", "--no-ext-diff", "--name-only", "-z", f"-G{MARKER_BEGINS}")
-        begun = repository.run("diff", *options, base, staged.tree).split("\0")
+        options = ("-r", "--text", "--no-textconv", "--name-only", "--no-renames", "-z", f"-G{MARKER_BEGINS}")
+        begun = repository.run("diff-tree", *options, base, staged.tree).split("\0")
         half = marked(repository, staged.tree, (path for path in begun if path in changed))
         other = "what others have published"
         kinds = [each.words(other, markers=False) for each in staged.undecided if each.path not in half]
