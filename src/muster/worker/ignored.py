@@ -1,4 +1,4 @@
-"""Files of a task's tree that git ignores, as far as somebody may miss them."""
+"""Files of a task's tree that git ignores or does not see, as far as somebody may miss them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from muster.worker.git import Repository
 from muster.worker.merging import NAMED_MAX
+from muster.worker.submodules import astray, links, unfinished
 
 DROPPINGS = (
     *("node_modules", "target", "venv", "coverage", "htmlcov", "__pycache__", "*.egg-info", ".?*/"),
@@ -31,7 +32,8 @@ _COUNTED_MAX = 1000
 
 def note_ignored(repository: Repository, path: Path, note: Path, since: Path | None = None) -> None:
     """Adds to the file `note` what is ignored in the tree by now; only what is not in the note `since`."""
-    found = _ignored(repository, path) - (_noted(since) if since is not None else set())
+    found = {*_ignored(repository, path), *_of_submodules(repository, path)}
+    found -= _noted(since) if since is not None else set()
     with note.open("ab") as file:
         file.write(os.fsencode("".join(f"{name}\0" for name in found)))
 
@@ -48,17 +50,35 @@ def _noted(note: Path) -> set[str]:
 
 def missed(repository: Repository, path: Path, known: Path, droppings: tuple[str, ...]) -> list[str]:
     """What is in the tree of a task and not in the note `known`: files, and folders with the number of theirs."""
-    names, found = (*DROPPINGS, *droppings), {}
-    for name in sorted(_ignored(repository, path) - _noted(known)):
+    names, found, inner = (*DROPPINGS, *droppings), {}, _of_submodules(repository, path)
+    for name in sorted({*_ignored(repository, path), *inner} - _noted(known)):
         if any(_drops(part, names) for part in _parts(name)):
             continue
         number = sum(1 for _ in _files(path / name, names)) if name.endswith("/") else 1
         if number:
             more = "more than " if number > _COUNTED_MAX else ""
             files = "1 file" if number == 1 else f"{more}{min(number, _COUNTED_MAX)} files"
-            found[name] = f" ({files})" if name.endswith("/") else ""
-    by = _by(repository, path, list(found)[:NAMED_MAX])
+            found[name] = inner.get(name) or (f" ({files})" if name.endswith("/") else "")
+    by = _by(repository, path, [name for name in found if name not in inner][:NAMED_MAX])
     return [_printable(f"{name}{number}{by.get(name, '')}") for name, number in found.items()]
+
+
+def lost(repository: Repository, path: Path, known: Path, droppings: tuple[str, ...]) -> list[str]:
+    """Files that are in no repository, because they lie in the folder of a submodule that is not set up."""
+    names = (*DROPPINGS, *droppings)
+    found = astray(path, links(repository, path)) - _noted(known)
+    return [
+        _printable(each) for each in sorted(found) if not any(_drops(part, names) for part in _parts(each))
+    ]
+
+
+def _of_submodules(repository: Repository, path: Path) -> dict[str, str]:
+    """What no commit of ours can have, and why: git itself lists none of it as ignored."""
+    linked = links(repository, path)
+    found = dict.fromkeys(astray(path, linked), " in a submodule that is not set up")
+    return found | dict.fromkeys(
+        unfinished(repository, path, linked), " with changes that it has not committed"
+    )
 
 
 def _by(repository: Repository, path: Path, names: list[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.plan_boxes import merged_by_boxes
+from muster.worker.submodules import links, unfinished
 from muster.worker.tree_marker import Begun
 from muster.worker.upstream import AttemptUpstream
 from muster.worker.worktree import Worktree
@@ -146,9 +147,11 @@ class Publishing(Struct, frozen=True):
                 )
             repository.run("read-tree", commit, cwd=tree.path)
             forget_merge(tree.path)
-            if left := repository.run("status", "--porcelain", cwd=tree.path):
+            inner = self._refuse_uncommitted()
+            left = repository.run("status", "--porcelain", cwd=tree.path).splitlines()
+            if left := [line for line in left if line[3:] not in inner]:
                 raise ForReview(
-                    f"git does not take in all of its work: {_named(left.splitlines())}",
+                    f"git does not take in all of its work: {_named(left)}",
                     f"look at it: {self._git} diff; git ls-files -v there tells which files git was told to "
                     "pass over; accepted, what git takes in is published",
                 )
@@ -373,6 +376,27 @@ class Publishing(Struct, frozen=True):
                 f"{path} is a git repository of its own, of which only a commit's name would be kept",
                 f"if its files belong to this work: rm -rf {folder}; else move it out of the working tree",
             )
+
+    def _refuse_uncommitted(self) -> set[str]:
+        """What is changed within submodules reaches no commit of ours; those whose changes are left out."""
+        tree, repository = self.tree, self.tree.repository
+        inner = unfinished(repository, tree.path, links(repository, tree.path))
+        if self.accepted:
+            return inner
+        if lost := tree.lost(self.droppings):
+            raise SentBack(
+                f"no commit takes in what lies in a submodule that is not set up here: {_named(lost)}",
+                "move it out of there to where it belongs; if that is the submodule, then set it up first: "
+                f"{self._git} submodule update --init, and commit and push in it",
+            )
+        seen = {line[3:] for line in repository.run("status", "--porcelain", "-z", cwd=tree.path).split("\0")}
+        if found := sorted(inner & seen):  # others are not to be heard of: they are named as left out
+            first = shlex.quote(str(tree.path / found[0]))
+            raise SentBack(
+                f"there are changes in submodules that these have not committed: {_named(found)}",
+                f"commit and push them there, or undo them; look at them: git -C {first} status",
+            )
+        return set()
 
     def _refuse_conflicts(self, base: str, changed: Changed, staged: Staged) -> None:
         repository = self.tree.repository

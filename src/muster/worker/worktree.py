@@ -26,10 +26,11 @@ from muster.worker.bases import base_now
 from muster.worker.commits import NOBODY, SHORT_HASH_CHARS, Signature, Work, difference, stage
 from muster.worker.conflicts import conflicts, lying, resolve
 from muster.worker.git import GitFailed, Repository
-from muster.worker.ignored import missed, note_ignored
+from muster.worker.ignored import lost, missed, note_ignored
 from muster.worker.merging import merge_plan
 from muster.worker.plan_boxes import level_boxes
 from muster.worker.plan_branch import PlanBranch
+from muster.worker.submodules import holds_repositories
 from muster.worker.tree_links import (
     LINK_BYTES_MAX,
     admin_of,
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 _SET_UP = "muster-set-up"
 _CHECKING = "muster-checking"
 _STALE = ("index.lock", "HEAD.lock")
-_GITLINK = "160000 "
 
 
 class WorkMissing(MusterError):
@@ -169,6 +169,10 @@ class Worktree(Struct, frozen=True):
         """What its agent has made that git ignores."""
         return missed(self.repository, self.path, self.admin() / _SET_UP, droppings)
 
+    def lost(self, droppings: tuple[str, ...]) -> list[str]:
+        """What its agent has written where no git keeps it."""
+        return lost(self.repository, self.path, self.admin() / _SET_UP, droppings)
+
     def decide(self, paths: Sequence[str]) -> None:
         """Tells git that these files of a merge are right as they lie here, which not every agent may do itself.
 
@@ -226,7 +230,7 @@ class Worktree(Struct, frozen=True):
             if self.own() is None:
                 return
             dirty = self.branched and repository.run("status", "--porcelain", cwd=self.path)
-            if dirty or self._holds_repositories():
+            if dirty or holds_repositories(self.repository, self.path):
                 log.info("%s is left: it holds files that are in no commit of this repository", self.path)
                 return
             self._remove(lock)
@@ -258,7 +262,7 @@ class Worktree(Struct, frozen=True):
                 # Detached, so that no branch moves that the agent has checked out.
                 repository.run("update-ref", "--no-deref", "HEAD", commit, cwd=self.path)
                 repository.run("read-tree", commit, cwd=self.path)
-                if self._holds_repositories():
+                if holds_repositories(self.repository, self.path):
                     return "it holds a repository of its own, of which git keeps no more than its name"
                 if repository.run("status", "--porcelain", cwd=self.path):
                     return "it holds files that git does not take in"
@@ -269,13 +273,6 @@ class Worktree(Struct, frozen=True):
             if kept and tip is not None and repository.checked_out(self.branch) is None:
                 repository.run("update-ref", "-d", f"refs/heads/{self.branch}", tip)
             return ""
-
-    def _holds_repositories(self) -> bool:
-        """Whether there are files whose repository alone knows them; of it git stores no more than a name."""
-        listing = self.repository.run("ls-files", "-s", "-z", cwd=self.path).split("\0")
-        links = [line.partition("\t")[2] for line in listing if line.startswith(_GITLINK)]
-        folders = [self.path / link for link in links]
-        return any(folder.is_dir() and any(folder.iterdir()) for folder in folders)
 
     def admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""

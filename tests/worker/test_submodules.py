@@ -1,0 +1,98 @@
+"""S18: what lies in a submodule is in no commit of ours, whatever git is told not to say of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repositories import git, make_repository, publish, tree
+
+from muster.model.refs import plan_branch
+from muster.worker.git import find_repository
+from muster.worker.publishing import SentBack
+from muster.worker.worktree import Worktree
+
+BRANCH = plan_branch("plan")
+LOCAL = ("-c", "protocol.file.allow=always")
+
+
+@pytest.fixture
+def begun(home: Path, tmp_path: Path) -> Worktree:
+    """A task in a repository with a submodule `sm`, which is not set up in its tree."""
+    inner = make_repository(tmp_path / "inner")
+    git(home, *LOCAL, "submodule", "--quiet", "add", str(inner), "sm")
+    git(home, "commit", "--quiet", "-m", "a submodule", "--", "sm", ".gitmodules")
+    repository = find_repository(home)
+    assert repository is not None
+    made = tree(repository)
+    made.prepare()
+    return made
+
+
+def set_up(made: Worktree) -> Path:
+    git(made.cwd, *LOCAL, "submodule", "--quiet", "update", "--init")
+    return made.cwd / "sm"
+
+
+@pytest.mark.promise("S18")
+def test_files_in_a_submodule_that_is_not_set_up_go_back_before_a_check_sees_them(begun, home):
+    (begun.cwd / "sm" / "new").mkdir()
+    (begun.cwd / "sm" / "new" / "x.txt").write_text("x")
+    (begun.cwd / "page.txt").write_text("p")
+
+    def check() -> str:
+        raise AssertionError("it would see what nobody gets")
+
+    with pytest.raises(SentBack, match=r"not set up here: sm/new/x\.txt$") as told:
+        publish(begun, check)
+    assert f"git -C {begun.path} submodule update --init" in told.value.hint
+    left = publish(begun, accepted=True).left_out
+    assert left.startswith("sm/new/x.txt in a submodule that is not set up; it is kept in")
+    assert git(home, "show", f"{BRANCH}:page.txt") == "p"
+    begun.clear()
+    assert (begun.cwd / "sm" / "new" / "x.txt").exists()
+
+
+@pytest.mark.promise("S18")
+def test_what_setup_or_tools_put_into_such_a_folder_is_no_work(begun):
+    (begun.cwd / "sm" / "copied.c").write_text("x")
+    begun.was_set_up()
+    (begun.cwd / "sm" / "__pycache__").mkdir()
+    (begun.cwd / "sm" / "__pycache__" / "a.pyc").write_text("x")
+    (begun.cwd / "page.txt").write_text("p")
+    assert publish(begun).left_out == ""
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("name", ["a.txt", "new.txt"])
+def test_changes_that_a_submodule_has_not_committed_go_back_and_are_named_once_accepted(begun, name):
+    (set_up(begun) / name).write_text("changed")
+    (begun.cwd / "page.txt").write_text("p")
+    with pytest.raises(SentBack, match=r"changes in submodules that these have not committed: sm$"):
+        publish(begun)
+    assert publish(begun, accepted=True).left_out.startswith("sm with changes that it has not committed")
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("where", ["config", ".gitmodules"])
+def test_what_nobody_wants_to_hear_of_a_submodule_is_not_published_either(begun, home, where):
+    if where == "config":
+        git(home, "config", "diff.ignoreSubmodules", "all")
+    else:
+        git(begun.cwd, "config", "--file", ".gitmodules", "submodule.sm.ignore", "all")
+    inner = set_up(begun)
+    (begun.cwd / "page.txt").write_text("p")
+    (inner / "a.txt").write_text("changed")
+    assert "sm with changes that it has not committed" in publish(begun).left_out
+    git(inner, "commit", "--quiet", "--all", "-m", "mine")
+    with pytest.raises(SentBack, match=r"submodule sm stands at commit .* its remote does not have"):
+        publish(begun)
+
+
+@pytest.mark.promise("S18")
+def test_a_repository_of_the_agents_own_is_found_where_the_user_hides_submodules(made, home):
+    git(home, "config", "diff.ignoreSubmodules", "all")
+    make_repository(made.cwd / "nested")
+    with pytest.raises(SentBack, match="nested is a git repository of its own"):
+        publish(made)
+    assert not git(home, "branch", "--list", BRANCH)
