@@ -13,6 +13,7 @@ from msgspec import Struct
 from muster.hosts.full_disk import NO_SPACE
 from muster.worker.conflicts import Unmerged, conflicts, ours, resolve, undecided
 from muster.worker.git import DiskFull, Repository, refuse_full
+from muster.worker.sparse import is_sparse, read_anew
 
 SHORT_HASH_CHARS = 12
 SUBJECT_CHARS_MAX = 72
@@ -58,7 +59,9 @@ class Staged(NamedTuple):
 
     def _changed(self, repository: Repository, other: str) -> dict[str, tuple[str, str]]:
         # Not `git diff`, which leaves out what a person, or .gitmodules, does not want to see of submodules.
-        raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", other, self.tree)
+        raw = repository.run(
+            "diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", other, self.tree
+        )
         fields = iter(raw.split("\0"))
         words = (
             (said.removeprefix(":").split(" "), path) for said, path in zip(fields, fields, strict=False)
@@ -109,8 +112,10 @@ def stage(repository: Repository, path: Path | None, admin: Path, head: str) -> 
     index = admin / _INDEX
     _copy_index(admin, index)
     try:
-        if not index.exists():
-            repository.run("read-tree", head, cwd=path, index=index)
+        if not index.exists() and path is not None:
+            read_anew(repository, path, head, index)
+        elif not index.exists():
+            repository.run("read-tree", head, index=index)
         found = conflicts(repository, index)
         # Git writes no tree with them; whatever lies there in their place is added after that.
         resolve(repository, index, ((each.path, each.left) for each in found))
@@ -146,8 +151,10 @@ def _add_all(repository: Repository, path: Path, index: Path) -> tuple[str, list
     """
     options: list[str] = []
     refused = ""
+    # Files outside of the part that is checked out as well; an older git does not know the word.
+    add = ("add", "--all", "--ignore-errors", *(("--sparse",) if is_sparse(index.parent) else ()), "--", ":/")
     while True:
-        added = repository.ask(*options, "add", "--all", "--ignore-errors", "--", ":/", cwd=path, index=index)
+        added = repository.ask(*options, *add, cwd=path, index=index)
         if added.returncode == 0:
             return refused, options
         refuse_full(path, added.stderr)

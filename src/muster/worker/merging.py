@@ -11,6 +11,7 @@ from pathlib import Path
 from muster.worker.conflicts import HOW_TO_KEEP, Unmerged, conflicts, marked, resolve
 from muster.worker.git import Repository
 from muster.worker.plan_boxes import merged_by_boxes
+from muster.worker.sparse import AS_MARKED, read_in
 from muster.worker.tree_links import admin_of
 
 OF_A_MERGE = ("MERGE_HEAD", "MERGE_MSG", "MERGE_MODE", "AUTO_MERGE")
@@ -40,8 +41,9 @@ def merge_plan(
             return f"Other work has been published since; it is not merged, because git says: {refused}"
         if commit != head:
             repository.run("update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=path)
-        repository.run("read-tree", commit, cwd=path)
-        done = repository.ask("merge", "--no-ff", "--no-commit", "--quiet", "--strategy=ort", tip, cwd=path)
+        read_in(repository, path, commit)
+        words = (*AS_MARKED, "merge", "--no-ff", "--no-commit", "--quiet", "--strategy=ort")
+        done = repository.ask(*words, tip, cwd=path)
         if done.returncode == 0:
             _commit(repository, path, commit, tip, message)
             return "What other tasks have published since is merged into it."

@@ -20,6 +20,7 @@ from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.plan_boxes import merged_by_boxes
+from muster.worker.sparse import go_to, read_in
 from muster.worker.submodules import links, unfinished
 from muster.worker.tree_marker import Begun
 from muster.worker.upstream import AttemptUpstream
@@ -145,7 +146,7 @@ class Publishing(Struct, frozen=True):
                 repository.run(
                     "update-ref", "-m", "muster: what was not committed", "HEAD", commit, cwd=tree.path
                 )
-            repository.run("read-tree", commit, cwd=tree.path)
+            read_in(repository, tree.path, commit)
             forget_merge(tree.path)
             inner = self._refuse_uncommitted()
             left = repository.run("status", "--porcelain", cwd=tree.path).splitlines()
@@ -229,10 +230,7 @@ class Publishing(Struct, frozen=True):
             tree.begin_check()
             if repository.run("rev-parse", "HEAD", cwd=tree.path) == commit:
                 return
-            if repository.ask("symbolic-ref", "--quiet", "HEAD", cwd=tree.path).stdout.strip() == tree.head:
-                repository.run("reset", "--hard", "--quiet", commit, cwd=tree.path)
-            else:  # no branch of the agent's own is moved
-                repository.run("checkout", "--quiet", "--detach", commit, cwd=tree.path)
+            go_to(repository, tree.path, commit, tree.head)
             tree.put(tree.kept, commit)
 
     def tidy(self) -> None:

@@ -30,6 +30,7 @@ from muster.worker.ignored import lost, missed, note_ignored
 from muster.worker.merging import merge_plan
 from muster.worker.plan_boxes import level_boxes
 from muster.worker.plan_branch import PlanBranch
+from muster.worker.sparse import go_to, put_back, read_in
 from muster.worker.submodules import holds_repositories
 from muster.worker.tree_links import (
     LINK_BYTES_MAX,
@@ -261,7 +262,7 @@ class Worktree(Struct, frozen=True):
                 commit = self._keep(begun).commit
                 # Detached, so that no branch moves that the agent has checked out.
                 repository.run("update-ref", "--no-deref", "HEAD", commit, cwd=self.path)
-                repository.run("read-tree", commit, cwd=self.path)
+                read_in(repository, self.path, commit)
                 if holds_repositories(self.repository, self.path):
                     return "it holds a repository of its own, of which git keeps no more than its name"
                 if repository.run("status", "--porcelain", cwd=self.path):
@@ -321,7 +322,9 @@ class Worktree(Struct, frozen=True):
 
     def sweep(self) -> None:
         """Back to its HEAD, ignored files aside.  Call it with the repository's lock, in a tree of our own."""
-        self.repository.run("reset", "--hard", "--quiet", cwd=self.path)
+        if self.checking.exists():
+            self._undo_commits()
+        put_back(self.repository, self.path)
         self.repository.run("clean", "-ffdq", cwd=self.path)
         if self.checking.exists():
             # No work of an agent's either.
@@ -330,6 +333,17 @@ class Worktree(Struct, frozen=True):
 
     def begin_check(self) -> None:
         note_ignored(self.repository, self.path, self.checking)
+
+    def _undo_commits(self) -> None:
+        """Of a check or a reviewer: they are no work either, and stay behind a ref of the attempt."""
+        begun, repository = self.begun(), self.repository
+        kept = self._refs(begun.epoch if begun else self.epoch).kept
+        shown, head = repository.commit_of(kept), repository.commit_of("HEAD", self.path)
+        if shown is None or shown == head:
+            return
+        if head is not None:
+            self.put(f"{kept}-check", head)
+        go_to(repository, self.path, shown, self.head)
 
     def _remove(self, lock: int) -> None:
         """Whatever ends us on the way: what is half removed is no attempt's work any more."""
