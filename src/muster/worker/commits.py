@@ -36,10 +36,12 @@ class Work(NamedTuple):
     """What git says of files that it takes in only for safe keeping, or not at all."""
     where: str = ""
     """The host that has it, where the server has not."""
+    besides: str = ""
+    """What people should know that was changed meanwhile, and that is in no commit."""
 
     def __str__(self) -> str:
         told = f"commit {self.commit[:SHORT_HASH_CHARS]}, {self.commits} since its start, {self.stat}"
-        return f"{told}; {self.where}" if self.where else told
+        return "; ".join(filter(None, (told, self.where, self.besides)))
 
 
 class Staged(NamedTuple):

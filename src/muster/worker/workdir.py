@@ -16,6 +16,7 @@ from muster.worker.commits import Signature, Work
 from muster.worker.git import DiskFull, GitFailed, Repository
 from muster.worker.plan_boxes import plan_paths
 from muster.worker.publishing import FILE_BYTES_MAX, Publishing
+from muster.worker.shared_settings import changed_since, shared_settings
 from muster.worker.tree_looks import LOOK_S, TreeLooks
 from muster.worker.upstream import AttemptUpstream
 from muster.worker.worktree import Worktree
@@ -152,6 +153,8 @@ class Tree(Struct):
     """... and in Publishing."""
     told: str = ""
     apart: bool = True
+    settings: frozenset[str] | None = None
+    """Those that its tree shares with the user's folder, as they were when its agent began."""
 
     @property
     def cwd(self) -> Path:
@@ -172,12 +175,14 @@ class Tree(Struct):
             upstream = self.rules.upstream
             away = upstream.upstream.away.get(upstream.job.task_id, {}) if upstream is not None else {}
             self.tree.check_work_of(self.publishes, away.get(str(self.publishes), ""))
+        self.settings = shared_settings(self.tree.repository)
 
     def setup(self) -> str:
         return self.rules.setup if self.tree.needs_setup else ""
 
     def was_set_up(self) -> None:
         self.tree.was_set_up()
+        self.settings = shared_settings(self.tree.repository)
 
     def sign(self, signature: Signature) -> None:
         self.tree = replace(self.tree, signature=signature)
@@ -200,6 +205,8 @@ class Tree(Struct):
         upstream = self.rules.upstream
         try:
             work = self.tree.keep()
+            if work is not None and self.settings is not None:
+                work = work._replace(besides=changed_since(self.tree.repository, self.settings))
             if work is None or upstream is None:
                 return work
             where = upstream.keep(self.tree)
