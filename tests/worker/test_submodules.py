@@ -96,3 +96,32 @@ def test_a_repository_of_the_agents_own_is_found_where_the_user_hides_submodules
     with pytest.raises(SentBack, match="nested is a git repository of its own"):
         publish(made)
     assert not git(home, "branch", "--list", BRANCH)
+
+
+@pytest.mark.promise("S18")
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_submodule_that_others_have_moved_on_is_not_taken_back(begun, home, checked):
+    first, second = (tree(begun.repository, key) for key in "xy")
+    for each in (first, second):
+        each.prepare()
+        set_up(each)
+    git(first.cwd / "sm", "commit", "--quiet", "--allow-empty", "-m", "on")
+    git(first.cwd / "sm", "push", "--quiet", "origin", "HEAD:refs/heads/on")
+    publish(first)
+    (second.cwd / "y.txt").write_text("y")
+    if checked:
+        with pytest.raises(SentBack, match="not passed"):
+            publish(second, lambda: "not passed")
+    else:
+        second.keep()
+        second = tree(begun.repository, "y", 2)
+        second.prepare()
+    with pytest.raises(SentBack, match=r"submodule sm is not at commit .* others have published") as told:
+        publish(second)
+    assert told.value.hint.endswith(f"git -C {second.path} submodule update -- sm")
+    git(second.cwd, *LOCAL, "submodule", "--quiet", "update")
+    publish(second)
+    assert git(home, "rev-parse", f"{BRANCH}:sm") == git(first.cwd / "sm", "rev-parse", "HEAD")
+    git(second.cwd / "sm", "checkout", "--quiet", "HEAD^")
+    publish(second)
+    assert git(home, "rev-parse", f"{BRANCH}:sm") == git(home, "rev-parse", "main:sm"), "that one is meant"

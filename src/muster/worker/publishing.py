@@ -21,7 +21,7 @@ from muster.worker.git import GitFailed
 from muster.worker.merging import NAMED_MAX, forget_merge
 from muster.worker.plan_boxes import merged_by_boxes
 from muster.worker.sparse import go_to, read_in
-from muster.worker.submodules import links, unfinished
+from muster.worker.submodules import left_behind, links, unfinished
 from muster.worker.tree_marker import Begun
 from muster.worker.upstream import AttemptUpstream
 from muster.worker.worktree import Worktree
@@ -139,6 +139,7 @@ class Publishing(Struct, frozen=True):
                 staged = staged._replace(undecided=())
             else:
                 self._refuse_conflicts(begun.base, changed, staged)
+                self._refuse_left_behind(head, staged)
             large = self._large(changed)
             commit = staged.commit(repository, admin, head, tree.message(), tree.kept)
             tree.put(tree.kept, commit)
@@ -373,6 +374,14 @@ class Publishing(Struct, frozen=True):
             raise SentBack(
                 f"{path} is a git repository of its own, of which only a commit's name would be kept",
                 f"if its files belong to this work: rm -rf {folder}; else move it out of the working tree",
+            )
+
+    def _refuse_left_behind(self, head: str, staged: Staged) -> None:
+        tree = self.tree
+        for name, commit in left_behind(tree.repository, tree.path, head, staged.tree).items():
+            raise SentBack(
+                f"submodule {name} is not at commit {commit[:_ID_CHARS]}, which others have published meanwhile",
+                f"go on from there: {self._git} submodule update -- {shlex.quote(name)}",
             )
 
     def _refuse_uncommitted(self) -> set[str]:

@@ -45,6 +45,33 @@ def unfinished(repository: Repository, path: Path, linked: Sequence[str]) -> set
     return {line[3:] for line in told if line[1:2] == "M"}.intersection(there)
 
 
+def left_behind(repository: Repository, path: Path, head: str, tree: str) -> dict[str, str]:
+    """Submodules of `tree` that stay where they were while Muster has moved the rest to `head`, with the commit
+    that others have published: theirs would be taken back, and nobody has meant that.
+    """
+    starts = repository.run("log", "-g", "--format=%H", "HEAD", cwd=path).split()
+    raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", head, tree).split(
+        "\0"
+    )
+    found = {}
+    for said, name in zip(raw[::2], raw[1::2], strict=False):
+        before, after, old, new, _ = said.removeprefix(":").split(" ")
+        if not before == after == _GITLINK.strip() or not (path / name / ".git").exists():
+            continue
+        begun = repository.ask("rev-parse", "--verify", "--quiet", f"{starts[-1]}:{name}") if starts else None
+        if begun is None or begun.stdout.strip() == old or _knows(repository, path / name, old, new):
+            continue
+        found[name] = old
+    return found
+
+
+def _knows(repository: Repository, inner: Path, old: str, new: str) -> bool:
+    """Whether who has taken `new` there has seen `old`: it stood there, or `new` is no part of what led to it."""
+    if old in repository.ask("log", "-g", "--format=%H", "HEAD", cwd=inner).stdout.split():
+        return True
+    return repository.ask("merge-base", "--is-ancestor", new, old, cwd=inner).returncode == 1
+
+
 def _files(folder: Path) -> Iterator[Path]:
     for at, folders, files in os.walk(folder):
         links_too = (name for name in folders if Path(at, name).is_symlink())
