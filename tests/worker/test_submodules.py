@@ -46,7 +46,7 @@ def test_files_in_a_submodule_that_is_not_set_up_go_back_before_a_check_sees_the
     with pytest.raises(SentBack, match=r"not set up here: sm/new/x\.txt$") as told:
         publish(begun, check)
     assert f"git -C {begun.path} submodule update --init" in told.value.hint
-    left = publish(begun, accepted=True).left_out
+    left = publish(begun, accepted=begun.epoch, mended=True).left_out
     assert left.startswith("sm/new/x.txt in a submodule that is not set up; it is kept in")
     assert git(home, "show", f"{BRANCH}:page.txt") == "p"
     begun.clear()
@@ -70,7 +70,7 @@ def test_changes_that_a_submodule_has_not_committed_go_back_and_are_named_once_a
     (begun.cwd / "page.txt").write_text("p")
     with pytest.raises(SentBack, match=r"changes in submodules that these have not committed: sm$"):
         publish(begun)
-    assert publish(begun, accepted=True).left_out.startswith("sm with changes that it has not committed")
+    assert publish(begun, accepted=begun.epoch, mended=True).left_out.startswith("sm with changes that it has not committed")
 
 
 @pytest.mark.promise("S18")

@@ -388,7 +388,7 @@ class Publishing(Struct, frozen=True):
         """What is changed within submodules reaches no commit of ours; those whose changes are left out."""
         tree, repository = self.tree, self.tree.repository
         inner = unfinished(repository, tree.path, links(repository, tree.path))
-        if self.accepted:
+        if self.accepted is not None:
             return inner
         if lost := tree.lost(self.droppings):
             raise SentBack(

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from muster.hosts.plain_files import read_plain, replace_plain
-from muster.worker.git import Repository
+from muster.worker.git import GitFailed, Repository
 
 LINK_BYTES_MAX = 1 << 14
 LOG_BYTES_MAX = 1 << 20
@@ -91,3 +91,16 @@ def admin_of(tree: Path) -> Path:
     """Git's folder that a working tree names.  Raises OSError."""
     text = read_plain(tree / ".git", LINK_BYTES_MAX).decode("utf-8", "surrogateescape")
     return real(tree / text.removeprefix("gitdir:").strip())
+
+
+def admin_within(common: Path, tree: Path) -> Path:
+    """As `admin_of`, of the repository at `common`.  Raises GitFailed where it is none of that."""
+    try:
+        admin = admin_of(tree)
+    except OSError as error:
+        raise GitFailed(f"{tree} is no working tree: {error}") from error
+    if admin.parent != common / "worktrees" or not admin.is_dir():
+        raise GitFailed(f"{tree} is a working tree of another repository: {admin}")
+    if tree_of(admin) != real(tree):
+        raise GitFailed(f"{tree} is a copy of the working tree {tree_of(admin)}")
+    return admin

@@ -34,12 +34,10 @@ from muster.worker.sparse import go_to, put_back, read_in
 from muster.worker.submodules import holds_repositories
 from muster.worker.tree_links import (
     LINK_BYTES_MAX,
-    admin_of,
-    real,
+    admin_within,
     rejoin,
     remove,
     restore_branch,
-    tree_of,
 )
 from muster.worker.tree_marker import MARKER, Begun
 
@@ -277,15 +275,7 @@ class Worktree(Struct, frozen=True):
 
     def admin(self) -> Path:
         """Git's own folder for this tree.  Raises GitFailed where it is none."""
-        try:
-            admin = admin_of(self.path)
-        except OSError as error:
-            raise GitFailed(f"{self.path} is no working tree: {error}") from error
-        if admin.parent != self.repository.common / "worktrees" or not admin.is_dir():
-            raise GitFailed(f"{self.path} is a working tree of another repository: {admin}")
-        if tree_of(admin) != real(self.path):
-            raise GitFailed(f"{self.path} is a copy of the working tree {tree_of(admin)}")
-        return admin
+        return admin_within(self.repository.common, self.path)
 
     def begun(self, admin: Path | None = None) -> Begun | None:
         """None where the tree was never finished: then no agent has been in it.
