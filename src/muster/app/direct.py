@@ -15,7 +15,7 @@ from muster.client.http import ClientRequest
 from muster.config.identity import refuse_host
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig, NotFound, OwnerUnavailable
+from muster.model.errors import BadConfig, MusterError, NotFound, OwnerUnavailable
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
 from muster.web.http import Peer, Request, Stream
@@ -33,9 +33,9 @@ class DirectTransport:
     def __init__(self, project: Project, config: Config, wrong: BadConfig | None = None) -> None:
         """`wrong`: the settings cannot be read, so that nothing is changed by them."""
         refuse_host(project, shares_store=config.serve.shared)
-        self.wrong = wrong
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config, long_lived=False)
+        self.wrong: MusterError | None = wrong or self._owner.refused
         try:
             self._loop.run_until_complete(self._owner.__aenter__())
         except BaseException:
@@ -70,7 +70,7 @@ class DirectTransport:
 
     def _refuse_wrong(self) -> None:
         """Raises BadConfig, once, where the settings cannot be read: nothing is changed by them, and what they
-        alone have is not said to be nothing."""
+        alone have is not said to be nothing.  Raises GitRefused likewise."""
         wrong, self.wrong = self.wrong, None
         if wrong is not None:
             raise wrong
@@ -93,8 +93,8 @@ class DirectTransport:
 def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Iterator[DirectTransport]:
     """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile.
 
-    Who only looks is warned of settings that cannot be read; a change, and a look at what stands in them alone,
-    is refused with BadConfig.
+    Who only looks is warned of settings that cannot be read, and of a repository that git refuses; a change, and
+    a look at what stands in settings alone, is refused with BadConfig or GitRefused.
     """
     config, wrong = Config(), None
     try:
@@ -105,6 +105,7 @@ def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Itera
     try:
         yield transport
         if transport.wrong is not None:
-            warn(transport.wrong.message)
+            said = transport.wrong
+            warn(said.message if said is wrong else f"{said.message}; {said.hint}")
     finally:
         transport.close()

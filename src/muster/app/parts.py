@@ -25,7 +25,7 @@ from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
 from muster.model.rows import NOTHING_SPECIAL, WorkerRow
-from muster.worker.git import Repository, find_repository
+from muster.worker.git import GitRefused, Repository, find_repository
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE, NOT_LET_IN
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
@@ -43,8 +43,20 @@ def readers_of(config: Config) -> Callable[[str], Reader]:
 
 
 def repository_of(config: Config, project: Project) -> Repository | None:
-    """Where tasks get working trees of their own; None: all work in the project's folder."""
-    found = find_repository(project.root, config.git.author) if config.git.worktrees else None
+    """Where tasks get working trees of their own; None: all work in the project's folder.
+
+    Raises GitRefused where they would if git could, or where tasks of this project had theirs before.
+    """
+    if not config.git.worktrees:
+        return None
+    found = find_repository(project.root, config.git.author)
+    if found is None and project.worktrees_dir.is_dir() and not project.far_repository_dir.exists():
+        raise GitRefused(
+            f"tasks of {project.root} have worked in trees of its git repository, and it is in none with a "
+            "commit any more: those after them would not have what they have made",
+            "put .git back; or `worktrees = false` below [git] of muster.toml, for agents that work in the "
+            "folder itself",
+        )
     lease_s = max(map(config.lease_of, config.agents.values()))
     return found and replace(found, project=look(project).id, lease_s=lease_s)
 

@@ -6,7 +6,7 @@ import shlex
 
 from muster.config.project import Project
 from muster.hosts.process_tree import PIDS_FILE
-from muster.worker.git import GitFailed, Repository, find_repository
+from muster.worker.git import GitFailed, GitRefused, Repository, find_repository
 from muster.worker.tree_links import deleted_trees
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import tree_ids
@@ -22,7 +22,10 @@ def keep_work(project: Project, task_ids: set[int]) -> list[str]:
 
     Nobody may be at work there any more.
     """
-    repository = find_repository(project.root)
+    try:
+        repository = find_repository(project.root)
+    except GitRefused as error:
+        return [f"Left     {project.worktrees_dir} as it is: {error}"] if task_ids else []
     if repository is None:
         return []
     deleted = deleted_trees(repository, project.worktrees_dir)
@@ -47,7 +50,8 @@ def keep_work(project: Project, task_ids: set[int]) -> list[str]:
 
 
 def push_of_plans(project: Project) -> str:
-    """The command that takes what plans have made to a repository that servers share; empty for nothing."""
+    """The command that takes what plans have made to a repository that servers share; empty for nothing, and
+    where git does not tell."""
     repository = _with_work(project)
     if repository is None:
         return ""
@@ -56,7 +60,10 @@ def push_of_plans(project: Project) -> str:
 
 
 def _with_work(project: Project) -> Repository | None:
-    repository = find_repository(project.root)
+    try:
+        repository = find_repository(project.root)
+    except GitRefused:
+        return None
     if repository is None or not repository.ask("for-each-ref", "--count=1", "refs/muster").stdout:
         return None
     return repository

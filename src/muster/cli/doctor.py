@@ -30,6 +30,10 @@ from muster.model.errors import MusterError
 from muster.model.findings import Check
 from muster.ports.agent import Agent, Failed
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from muster.worker.git import Repository
+
 FREE_BYTES_MIN = 200 << 20
 FUTURE_S_MAX = 60.0
 PYTHON_MIN = (3, 11)
@@ -118,9 +122,7 @@ def _all(args: argparse.Namespace) -> Iterator[Check]:
     yield from _crew(project)
     yield guarded("processes", lambda: _processes(project))
     yield from _agents(config, project, asks=not args.offline)
-    if config.writers:
-        yield guarded("trees", lambda: _trees(config, project))
-    yield from _branches(config, project)
+    yield from _of_git(config, project)
 
 
 def _server(server: KnownServer) -> Check:
@@ -354,11 +356,23 @@ def _processes(project: Project) -> Check:
     return Check("processes", True, "none left behind")
 
 
-def _trees(config: Config, project: Project) -> Check:
+def _of_git(config: Config, project: Project) -> Iterator[Check]:
     from muster.app.parts import repository_of
+    from muster.worker.git import GitRefused
 
+    try:
+        repository = repository_of(config, project)
+    except GitRefused as error:
+        yield Check("repository", False, error.message, error.hint)
+        return
+    if config.writers:
+        yield guarded("trees", lambda: _trees(config, project, repository))
+    if repository is not None:
+        yield from _branches(repository, project)
+
+
+def _trees(config: Config, project: Project, repository: Repository | None) -> Check:
     names = ", ".join(sorted(config.writers))
-    repository = repository_of(config, project)
     if repository is None:
         return Check("trees", None, f"no trees of their own here: one of {names} works at a time")
     version = repository.run("version").split()[2]
@@ -369,15 +383,11 @@ def _trees(config: Config, project: Project) -> Check:
     return Check("trees", True, f"git {version}, trees and branches for {names}{_left(config, project)}")
 
 
-def _branches(config: Config, project: Project) -> Iterator[Check]:
+def _branches(repository: Repository, project: Project) -> Iterator[Check]:
     """Only where one is in the way, or has no longer what was published there."""
-    from muster.app.parts import repository_of
     from muster.worker.git import GitFailed
     from muster.worker.plan_branch import PlanBranch
 
-    repository = repository_of(config, project)
-    if repository is None:
-        return
     try:
         PlanBranch(repository, "", project.worktrees_dir).in_the_way()
         for branch in PlanBranch.known(repository, project.worktrees_dir):

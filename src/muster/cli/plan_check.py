@@ -5,16 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from muster.app.parts import repository_of
 from muster.app.plan_tasks import UNKNOWN, choose_order, unknown_agents
 from muster.app.settings import load_config
 from muster.cli import plan_order
 from muster.cli.output import Screen, clean, note, print_json
 from muster.cli.plan_file import Given, others_in, project_for
+from muster.config.project import Project
+from muster.config.settings import Config
 from muster.model.errors import BadPlan
 from muster.model.wording import counted
 from muster.plans.files import read_plan
 from muster.plans.order import ordered, waves
 from muster.plans.problems import Problems
+from muster.worker.git import GitRefused
 
 EXIT_DOUBTS = 1
 
@@ -37,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     tasks = [task for task in document.tasks if not task.is_group]
     groups = len(document.tasks) - len(tasks)
     found = waves(ordered(document, chosen.order).tasks)
-    told = doubts.told()
+    told = [*doubts.told(), *_of_git(config, project)]
     if args.json:
         about = {"order": chosen.order, "orderWhy": chosen.why, "waves": found, "warnings": told}
         counts = {"tasks": len(tasks), "groups": groups, "done": sum(task.done for task in tasks)}
@@ -50,3 +54,12 @@ def run(args: argparse.Namespace) -> int:
     odd = counted(len(told), "warning") if told else "nothing looks odd"
     screen.line(f"{clean(document.name)}: {counted(len(tasks), 'task')}{more}; {odd}")
     return EXIT_DOUBTS if told else 0
+
+
+def _of_git(config: Config, project: Project) -> list[str]:
+    """Why no task would be started, where that is because of the repository."""
+    try:
+        repository_of(config, project)
+    except GitRefused as error:
+        return [f"no task would be started: {error.message}; {error.hint}"]
+    return []

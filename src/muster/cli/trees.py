@@ -74,7 +74,9 @@ def _why_no_trees(config: Config, project: Project) -> str:
     if git.ask("rev-parse", "--git-dir").returncode:
         return "it is in no git repository"
     return (
-        "its git repository has no commit yet" if not git.commit_of("HEAD") else "git cannot have trees here"
+        "its git repository has no commit yet"
+        if not git.commit_of("HEAD")
+        else "its git repository has no working tree here"
     )
 
 

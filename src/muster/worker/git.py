@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from muster.hosts.handed_on import handed_on
 from muster.hosts.process_table import Proc, read_proc, scan, send
-from muster.model.errors import Unavailable
+from muster.model.errors import MusterError, Unavailable
 
 log = logging.getLogger(__name__)
 
@@ -74,6 +74,13 @@ class GitFailed(Unavailable):
     """A git command failed; the text holds its last words."""
 
     code = Unavailable.code
+
+
+class GitRefused(MusterError):
+    """There is a repository, or there was one, and git does not work with it: a person has to mend that.
+
+    Work that is meant for it is never done in the user's own folder instead.
+    """
 
 
 class DiskFull(GitFailed):
@@ -271,24 +278,61 @@ def _holder(fd: int) -> Proc | None:
 
 
 def find_repository(root: Path, author: str = "") -> Repository | None:
-    """The repository that `root` lies in; None where there is none, no git, or no commit to begin with.
+    """The repository that `root` lies in; None where there is none, or no commit to begin with.
 
-    Nor where `root` is gone, as for a crew whose project was moved away.  `author` as for a Committer.
+    Nor where `root` is gone, as for a crew whose project was moved away.  `author` as for a Committer.  Raises
+    GitRefused where there is one that git does not work with.
     """
     here = root.resolve()
     # Most commands ask: without git's own look where there is nothing to be seen, which takes a process.
-    if not root.is_dir() or not any((folder / ".git").exists() for folder in (here, *here.parents)):
+    if not root.is_dir() or (kept := _git_of(here)) is None:
         return None
     if shutil.which("git") is None:
-        return None
+        raise _refusal(kept, "for git is not on the PATH", "install git")
     probe = Repository(root, root, Path())
-    found = probe.ask(
-        "rev-parse", "--show-toplevel", "--git-common-dir", "--is-bare-repository", "HEAD^{commit}"
-    )
+    found = probe.ask("rev-parse", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
     lines = found.stdout.splitlines()
-    if found.returncode or len(lines) != 4 or lines[2] != "false":
+    if lines[:1] == ["true"]:
         return None
-    top = Path(lines[0]).resolve()
+    if found.returncode:
+        raise _refused(kept, found.stderr)
+    if len(lines) != 3:
+        raise _refusal(kept, "for its path has a line break in it", "give the folder another name")
+    if probe.commit_of("HEAD") is None:
+        return None
+    top = Path(lines[2]).resolve()
     if not here.is_relative_to(top):
         return None  # a copy whose repository is set to the folder of its original
     return Repository(top, (root / lines[1]).resolve(), here.relative_to(top), Committer(root, author))
+
+
+def _git_of(here: Path) -> Path | None:
+    """What would be a repository's own folder, or name it, where git looks for one: not beyond a mount point.
+
+    Only that tells what git refuses from what is not there: it has the same words for both.
+    """
+    try:
+        device = here.stat().st_dev
+        for folder in (here, *here.parents):
+            if folder.stat().st_dev != device:
+                return None
+            if os.path.lexists(folder / ".git"):  # a link that leads nowhere is a repository that is away
+                return folder / ".git"
+    except OSError:  # nor can git look there
+        return None
+    return None
+
+
+def _refused(kept: Path, said: str) -> GitRefused:
+    """With git's own way out, where it names one."""
+    lines = [line.strip() for line in said.splitlines()]
+    fix = next((line for line in lines if line.startswith("git config ")), "")
+    words = " ".join(lines).partition("To add an exception")[0].strip().removeprefix("fatal: ")
+    return _refusal(kept, f"git says: {words[:_SAID_MAX]}", fix or "mend that")
+
+
+def _refusal(kept: Path, why: str, fix: str) -> GitRefused:
+    return GitRefused(
+        f"{kept} cannot be used, {why}",
+        f"{fix}; or `worktrees = false` below [git] of muster.toml, for agents that work in the folder itself",
+    )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.refs import PUBLISHED, plan_branch, published_ref, task_branches
-from muster.worker.git import GitFailed, Repository, find_repository
+from muster.worker.git import GitFailed, GitRefused, Repository, find_repository
 from muster.worker.merging import NAMED_MAX, tasks_between
 from muster.worker.tree_links import real
 
@@ -149,6 +149,9 @@ class PlanBranch(Struct, frozen=True):
         return real(self.trees) == last.trees or self.repository.project == last.project
 
     def _shares(self, trees: Path) -> bool:
-        """Whether that project is still there, and works in this repository."""
-        other = find_repository(trees)
+        """Whether that project is still there, and works in this repository; it may where git does not tell."""
+        try:
+            other = find_repository(trees)
+        except GitRefused:
+            return True
         return other is not None and other.common == self.repository.common
