@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 
 import pytest
@@ -260,3 +261,12 @@ def test_a_commit_of_a_submodule_that_only_lies_here_is_to_be_pushed(home, libra
     assert f"git -C {made.cwd / 'lib'} push" in refused.value.hint
     git(made.cwd / "lib", "push", "--quiet", "origin", "HEAD:refs/heads/mine")
     assert publish(made).changed
+
+
+@pytest.mark.promise("S18")
+def test_a_name_that_is_not_utf8_is_decided_on_as_it_was_told(conflict):
+    name = os.fsdecode(b"b\377")
+    again, told = conflict(lambda at: write(at / name, "\0one"), lambda at: write(at / name, "\0two"))
+    assert r'"b\377": binary, so git cannot mix' in told
+    again.decide([r'"b\377"'])
+    assert git(again.path, "ls-files", "--unmerged") == ""

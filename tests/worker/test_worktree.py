@@ -19,7 +19,7 @@ from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import kept_ref, plan_branch, ref_part, task_branch
 from muster.worker.commits import SUBJECT_CHARS_MAX
-from muster.worker.git import GitFailed, find_repository
+from muster.worker.git import GitFailed, GitRefused, find_repository
 from muster.worker.publishing import SentBack
 from muster.worker.tree_links import deleted_trees
 from muster.worker.worktree import WorkMissing, Worktree
@@ -35,7 +35,8 @@ def test_no_repository_no_commit_and_bare_ones_are_none(tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet", "--bare", "bare")
     assert find_repository(tmp_path / "bare") is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_repository(tmp_path / "bare") is None, "no git, and none is needed to know it"
+    with pytest.raises(GitRefused, match="not on the PATH"):
+        find_repository(tmp_path)
 
 
 def test_a_project_below_the_top_works_in_the_same_place_of_its_tree(home):

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from muster.hosts.git_head import under_way
 from muster.hosts.user_git import UserGit, said, text_of
 from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
+from muster.model.file_names import in_words, readable
 from muster.model.refs import plan_branch
 from muster.model.works import BroughtCommit, BroughtFile, PlanMerged
 from muster.plans.files import LocalPlanFiles
@@ -130,11 +131,11 @@ def answer_of(plan: str, found: Incoming, commit: str | None) -> PlanMerged:
         into=found.into or None,
         commit=commit,
         commits=tuple(
-            BroughtCommit(commit=one.commit, task=one.task or None, subject=one.subject)
+            BroughtCommit(commit=one.commit, task=one.task or None, subject=readable(one.subject))
             for one in found.commits
         ),
-        files=tuple(BroughtFile(change=change, path=path) for change, path in found.files),
-        conflicts=found.conflicts,
+        files=tuple(BroughtFile(change=change, path=in_words(path)) for change, path in found.files),
+        conflicts=tuple(map(in_words, found.conflicts)),
     )
 
 
@@ -219,7 +220,7 @@ def _ignored(git: UserGit, found: Incoming) -> list[str]:
 
 def named(files: tuple[str, ...] | list[str]) -> str:
     more = f" and {len(files) - NAMED_MAX} more" if len(files) > NAMED_MAX else ""
-    return ", ".join(files[:NAMED_MAX]) + more
+    return ", ".join(map(in_words, files[:NAMED_MAX])) + more
 
 
 def _unmerged(git: UserGit) -> list[str]:

@@ -18,6 +18,7 @@ from muster.app.plan_merge import (
 )
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json, shell_word
 from muster.config.project import Project
+from muster.model.file_names import in_words
 from muster.model.wording import counted
 
 _COLOURS = {"A": GREEN, "D": RED}
@@ -53,7 +54,7 @@ def _into(found: Incoming) -> str:
 def _show(screen: Screen, plan: str, found: Incoming) -> None:
     _tell(screen, found, f"{_count(found)} would come from {clean(found.branch)} into {_into(found)}")
     if found.conflicts:
-        screen.line(screen.paint(f"conflicts: {clean(', '.join(found.conflicts))}", RED))
+        screen.line(screen.paint(f"conflicts: {clean(', '.join(map(in_words, found.conflicts)))}", RED))
     screen.line(f"nothing was changed; to do it: muster plan merge {shell_word(plan)}")
 
 
@@ -64,6 +65,6 @@ def _tell(screen: Screen, found: Incoming, head: str) -> None:
             who = clean(task) if task else "no task"
             screen.line(f"  {screen.paint(one.commit[:_SHORT], YELLOW)} {who}  {clean(one.subject)}")
     for change, path in found.files[:TOLD_MAX]:
-        screen.line(f"  {screen.paint(change, _COLOURS.get(change, YELLOW))} {clean(path)}")
+        screen.line(f"  {screen.paint(change, _COLOURS.get(change, YELLOW))} {clean(in_words(path))}")
     if len(found.files) > TOLD_MAX:
         screen.line(f"  and {len(found.files) - TOLD_MAX} more files: git diff --stat HEAD...{found.branch}")

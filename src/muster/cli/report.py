@@ -126,7 +126,8 @@ def run(args: argparse.Namespace) -> int:
         return error.exit_code
     with _connection(attempt) as connection:
         if args.verb == "artifact":
-            reports.send_file(attempt, connection, content, folder=_workdir(), away_s=args.timeout, say=note)
+            place = {"location": args.location, "folder": _workdir()}
+            reports.send_file(attempt, connection, content, **place, away_s=args.timeout, say=note)
         answer = attempt.send(connection, args.verb, content, args.timeout, note)
     if args.json:
         print_json(answer)

@@ -29,6 +29,7 @@ from muster.model.answers import (
 )
 from muster.model.errors import Conflict, Forbidden, MusterError, NotAllowed, NotFound, Unavailable
 from muster.model.far_git import GitFetch, GitMoved, GitPart, GitPublish, GitReceived, GitSend
+from muster.model.file_names import readable
 from muster.model.place import PlanPlace
 from muster.ports.crew import COMMANDS
 
@@ -289,7 +290,20 @@ class HttpCrew:
 
 def _said(command: c.Command) -> tuple[str, bytes]:
     """Where to, and what."""
-    return f"/worker/v1/{_NAMES[type(command)]}", msgspec.json.encode(command)
+    path = f"/worker/v1/{_NAMES[type(command)]}"
+    try:
+        return path, msgspec.json.encode(command)
+    except UnicodeEncodeError:
+        # Of some file's name, which an agent or the system has told.  It must not keep the rest from the server.
+        return path, msgspec.json.encode(_readable(msgspec.to_builtins(command)))
+
+
+def _readable(told: Any) -> Any:
+    if isinstance(told, str):
+        return readable(told)
+    if isinstance(told, dict):
+        return {_readable(name): _readable(value) for name, value in told.items()}
+    return [_readable(value) for value in told] if isinstance(told, (list, tuple)) else told
 
 
 def _told_at_ms(seen: str) -> int:

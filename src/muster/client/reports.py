@@ -13,6 +13,7 @@ import time
 from muster.client.api import Api, patiently
 from muster.client.http import REPLY_S
 from muster.model.errors import BadInput, NotAllowed, Unavailable
+from muster.model.file_names import readable
 from muster.model.numbers import ARTIFACT_BYTES_MAX, ARTIFACT_PART_BYTES
 
 TYPE_CHECKING = False
@@ -146,15 +147,16 @@ def send_file(
     connection: Transport,
     told: Mapping[str, Any],
     *,
+    location: str,
     folder: str,
     away_s: float,
     say: Say,
 ) -> None:
     """What the named file holds now goes to the owner before the name does: whoever reads it later needs no host.
 
-    Of what is no ordinary file, or too long a one, only the name is kept, which `say` tells.
+    `location` is as given, and the one in `told` in words.  Of what is no ordinary file, or too long a one,
+    only the name is kept, which `say` tells.
     """
-    location: str = told["location"]
     if "://" in location:
         return
     from pathlib import Path
@@ -164,10 +166,10 @@ def send_file(
     try:
         data = read_plain(Path(folder, location), ARTIFACT_BYTES_MAX + 1)
     except (OSError, ValueError) as error:
-        say(f"only the name of {location} is kept: {getattr(error, 'strerror', None) or error}")
+        say(f"only the name of {told['location']} is kept: {getattr(error, 'strerror', None) or error}")
         return
     if len(data) > ARTIFACT_BYTES_MAX:
-        say(f"only the name of {location} is kept: it has more than {ARTIFACT_BYTES_MAX >> 20} MB")
+        say(f"only the name of {told['location']} is kept: it has more than {ARTIFACT_BYTES_MAX >> 20} MB")
         return
     import hashlib
 
@@ -181,7 +183,7 @@ def send_file(
         if answer["whole"]:
             return
         offset = answer["received"]
-    raise Unavailable(f"{location} did not come to the owner whole; nothing was noted", "try again")
+    raise Unavailable(f"{told['location']} did not come to the owner whole; nothing was noted", "try again")
 
 
 def _refuse_escape(location: str, folder: str) -> None:
@@ -238,7 +240,7 @@ def ask(question: str, say: Say) -> dict[str, Any]:
 
 def text_of(what: str, text: str, limit: int, say: Say) -> str:
     """Without bytes that are no Unicode; cut rather than refused: a shorter report is better than none."""
-    sound = text.encode("utf-8", "replace").decode()
+    sound = readable(text)
     if len(sound) > limit:
         say(f"{what} was cut to {limit} characters")
         sound = sound[: limit - 3] + "..."

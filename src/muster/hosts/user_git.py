@@ -11,6 +11,7 @@ from pathlib import Path
 
 from muster.hosts.handed_on import handed_on
 from muster.model.errors import MusterError
+from muster.model.file_names import readable
 
 _OF_A_CALLER = frozenset(
     {
@@ -70,7 +71,7 @@ def text_of(data: bytes) -> str:
 def said(done: subprocess.CompletedProcess[bytes]) -> str:
     """Why it failed, in its own words; the logins that addresses may hold are left out."""
     words = text_of(done.stderr).strip() or text_of(done.stdout).strip() or f"exit code {done.returncode}"
-    return without_logins(words[-_SAID_MAX:])
+    return without_logins(readable(words)[-_SAID_MAX:])
 
 
 def without_logins(text: str) -> str:

@@ -247,9 +247,8 @@ class McpServer:
         # Opened anew each time: between two reports may lie hours, and the owner keeps each connection.
         with closing(Connection(attempt.owner)) as connection:
             if name == "artifact":
-                reports.send_file(
-                    attempt, connection, body, folder=_folder(env), away_s=AWAY_S, say=said.append
-                )
+                place = {"location": body["location"], "folder": _folder(env)}
+                reports.send_file(attempt, connection, body, **place, away_s=AWAY_S, say=said.append)
             attempt.send(connection, name, body, AWAY_S)
 
     def _environment(self) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.model.file_names import in_words
 from muster.worker.git import Repository
 
 MARKER_BEGINS = "^<{7,}( |$)"
@@ -40,12 +41,12 @@ class Unmerged(NamedTuple):
         return self.sides.get("2") or self.sides.get("3") or _GONE
 
     def words(self, other: str, *, markers: bool) -> str:
-        kind = _KINDS.get("".join(sorted(self.sides)))
+        kind, path = _KINDS.get("".join(sorted(self.sides))), in_words(self.path)
         if kind is None:
             what = _WHAT.get(self.left[:6], "binary, so git cannot mix the two")
             kind = _LINES if markers else _WHOLE
-            return f"{self.path}: {kind.format(what=what, path=self.path)}"
-        return f"{self.path}: {kind.format(other=other)}"
+            return f"{path}: {kind.format(what=what, path=path)}"
+        return f"{path}: {kind.format(other=other)}"
 
 
 def conflicts(repository: Repository, index: Path) -> list[Unmerged]:

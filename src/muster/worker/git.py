@@ -20,6 +20,7 @@ from msgspec import Struct
 from muster.hosts.handed_on import handed_on
 from muster.hosts.process_table import Proc, read_proc, scan, send
 from muster.model.errors import MusterError, Unavailable
+from muster.model.file_names import readable
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,8 @@ class Repository(Struct, frozen=True):
         """What git printed, without the last line end.  Raises GitFailed."""
         done = self.ask(*arguments, cwd=cwd, **more)
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}")[-_SAID_MAX:]
+            said = done.stderr.strip() or readable(done.stdout).strip() or f"exit code {done.returncode}"
+            said = said[-_SAID_MAX:]
             refuse_full(cwd or self.top, f"git {arguments[0]}: {said}")
             raise GitFailed(f"git {arguments[0]} failed in {cwd or self.top}: {said}", "try it by hand")
         return done.stdout.rstrip("\n")
@@ -147,7 +149,8 @@ class Repository(Struct, frozen=True):
         """As `run`, whatever the exit code.  Raises GitFailed where it does not end."""
         done = self.ask_bytes(*arguments, cwd=cwd, **more)
         out, said = (os.fsdecode(part).replace("\r\n", "\n") for part in (done.stdout, done.stderr))
-        return subprocess.CompletedProcess(done.args, done.returncode, out, said)
+        # What it complains of is for people; what it prints may be a name that goes back to it.
+        return subprocess.CompletedProcess(done.args, done.returncode, out, readable(said))
 
     def blob(self, name: str) -> bytes | None:
         """The file `COMMIT:PATH`, or this object, byte for byte; None where there is none."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from muster.model.file_names import in_words
 from muster.worker.git import Repository
 from muster.worker.merging import NAMED_MAX
 from muster.worker.submodules import astray, links, unfinished
@@ -60,7 +61,7 @@ def missed(repository: Repository, path: Path, known: Path, droppings: tuple[str
             files = "1 file" if number == 1 else f"{more}{min(number, _COUNTED_MAX)} files"
             found[name] = inner.get(name) or (f" ({files})" if name.endswith("/") else "")
     by = _by(repository, path, [name for name in found if name not in inner][:NAMED_MAX])
-    return [_printable(f"{name}{number}{by.get(name, '')}") for name, number in found.items()]
+    return [f"{in_words(name)}{number}{by.get(name, '')}" for name, number in found.items()]
 
 
 def lost(repository: Repository, path: Path, known: Path, droppings: tuple[str, ...]) -> list[str]:
@@ -68,7 +69,7 @@ def lost(repository: Repository, path: Path, known: Path, droppings: tuple[str, 
     names = (*DROPPINGS, *droppings)
     found = astray(path, links(repository, path)) - _noted(known)
     return [
-        _printable(each) for each in sorted(found) if not any(_drops(part, names) for part in _parts(each))
+        in_words(each) for each in sorted(found) if not any(_drops(part, names) for part in _parts(each))
     ]
 
 
@@ -86,7 +87,7 @@ def _by(repository: Repository, path: Path, names: list[str]) -> dict[str, str]:
     asked = repository.ask("check-ignore", "-v", "-z", "--stdin", cwd=path, given="\0".join(names))
     fields = iter(asked.stdout.split("\0"))
     rules = zip(fields, fields, fields, fields, strict=False)
-    return {name: f" by {file}" for file, _, _, name in rules if not file.endswith(".gitignore")}
+    return {name: f" by {in_words(file)}" for file, _, _, name in rules if not file.endswith(".gitignore")}
 
 
 def _parts(name: str) -> Iterator[str]:
@@ -110,7 +111,3 @@ def _files(folder: Path, names: tuple[str, ...]) -> Iterator[str]:
                 yield file
             if number > _COUNTED_MAX:
                 return
-
-
-def _printable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
+from muster.model.file_names import in_words, readable
 from muster.worker.conflicts import HOW_TO_KEEP, Unmerged, conflicts, marked, resolve
 from muster.worker.git import Repository
 from muster.worker.plan_boxes import merged_by_boxes
@@ -92,12 +93,12 @@ def tasks_between(repository: Repository, base: str, tip: str, files: Sequence[s
     said = repository.run(
         "log", "--format=%(trailers:key=Task,valueonly,separator=%x20) (%s)", f"{base}..{tip}", "--", *files
     )
-    named = [line for line in said.splitlines() if not line.startswith(" ")]
+    named = [line for line in readable(said).splitlines() if not line.startswith(" ")]
     return list(dict.fromkeys(named))[:NAMED_MAX]
 
 
 def _conflict(files: list[str], kinds: list[str], other: str) -> str:
-    named = f"{', '.join(files[:NAMED_MAX])}{' and more' if len(files) > NAMED_MAX else ''}"
+    named = f"{', '.join(map(in_words, files[:NAMED_MAX]))}{' and more' if len(files) > NAMED_MAX else ''}"
     listed = "\n".join(f"- {kind}" for kind in kinds[:NAMED_MAX])
     return (
         f"Git cannot merge your work and {other} by itself.  Their merge is begun in this folder; there are "

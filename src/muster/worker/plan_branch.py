@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.model.file_names import readable
 from muster.model.refs import PUBLISHED, plan_branch, published_ref, task_branches
 from muster.worker.git import GitFailed, GitRefused, Repository, find_repository
 from muster.worker.merging import NAMED_MAX, tasks_between
@@ -68,7 +69,7 @@ class PlanBranch(Struct, frozen=True):
         if tip is None or last is None:
             return ()
         listed = self.repository.run("log", f"-{NAMED_MAX}", "--format=%h %s", f"{last.commit}..{tip}")
-        return tuple(listed.splitlines())
+        return tuple(readable(listed).splitlines())
 
     def move(self, old: str | None, new: str) -> None:
         """With what is known of it, in one step.  Raises GitFailed where it does not stand at `old` any more."""

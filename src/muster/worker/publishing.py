@@ -6,7 +6,6 @@ markers goes back to the agent, or to a person, with the reason.
 
 from __future__ import annotations
 
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from muster.model.blackout import Blackout
+from muster.model.file_names import in_shell, in_words
 from muster.worker.commits import GITLINK, Staged, changed_files, sizes, stage
 from muster.worker.conflicts import HOW_TO_KEEP, MARKER_BEGINS, marked, resolve
 from muster.worker.git import GitFailed
@@ -106,7 +106,7 @@ class Publishing(Struct, frozen=True):
     @property
     def _git(self) -> str:
         """For commands that people copy: its agent stands in the tree, they do not."""
-        return f"git -C {shlex.quote(str(self.tree.path))}"
+        return f"git -C {in_shell(str(self.tree.path))}"
 
     def collect(self) -> Collected:
         """Commits all that is in the tree, at its HEAD and behind the attempt's ref.
@@ -171,7 +171,7 @@ class Publishing(Struct, frozen=True):
         # Where nothing is known of what was shown, nobody has seen any of it.
         changed = changed_files(tree.repository, tree.left_by(self.accepted) or tree.base, commit)
         # The boxes of plans are ticked meanwhile.
-        names = [name for name in changed if name not in tree.plan_files]
+        names = [in_words(name) for name in changed if name not in tree.plan_files]
         if names and not self.mended:
             raise ForReview(
                 f"somebody has changed {_named(names)} since what was accepted was shown; nothing was published",
@@ -289,7 +289,8 @@ class Publishing(Struct, frozen=True):
             content = settled
         elif done.returncode == 1:
             raise SentBack(
-                f"its work does not merge with branch {tree.plan_branch.name}: {_named(files)}",
+                f"its work does not merge with branch {tree.plan_branch.name}: "
+                f"{_named(map(in_words, files))}",
                 f"by hand: {self._git} merge {tree.plan_branch.name}, then decide on both sides of each file",
             )
         elif done.returncode:
@@ -367,12 +368,12 @@ class Publishing(Struct, frozen=True):
             modules = ("config", "--blob", f"{staged.tree}:.gitmodules", "--get-regexp", r"\.path$")
             if path in {line.partition(" ")[2] for line in repository.ask(*modules).stdout.splitlines()}:
                 raise SentBack(
-                    f"submodule {path} stands at commit {commit[:12]}, which its remote does not have",
-                    f"push its commit: git -C {shlex.quote(str(inner))} push origin HEAD:refs/heads/NAME",
+                    f"submodule {in_words(path)} stands at commit {commit[:12]}, which its remote does not have",
+                    f"push its commit: git -C {in_shell(str(inner))} push origin HEAD:refs/heads/NAME",
                 )
-            folder = shlex.quote(str(inner / ".git"))
+            folder = in_shell(str(inner / ".git"))
             raise SentBack(
-                f"{path} is a git repository of its own, of which only a commit's name would be kept",
+                f"{in_words(path)} is a git repository of its own, of which only a commit's name would be kept",
                 f"if its files belong to this work: rm -rf {folder}; else move it out of the working tree",
             )
 
@@ -380,8 +381,8 @@ class Publishing(Struct, frozen=True):
         tree = self.tree
         for name, commit in left_behind(tree.repository, tree.path, head, staged.tree).items():
             raise SentBack(
-                f"submodule {name} is not at commit {commit[:_ID_CHARS]}, which others have published meanwhile",
-                f"go on from there: {self._git} submodule update -- {shlex.quote(name)}",
+                f"submodule {in_words(name)} is not at commit {commit[:_ID_CHARS]}, which others have published meanwhile",
+                f"go on from there: {self._git} submodule update -- {in_shell(name)}",
             )
 
     def _refuse_uncommitted(self) -> set[str]:
@@ -398,9 +399,9 @@ class Publishing(Struct, frozen=True):
             )
         seen = {line[3:] for line in repository.run("status", "--porcelain", "-z", cwd=tree.path).split("\0")}
         if found := sorted(inner & seen):  # others are not to be heard of: they are named as left out
-            first = shlex.quote(str(tree.path / found[0]))
+            first = in_shell(str(tree.path / found[0]))
             raise SentBack(
-                f"there are changes in submodules that these have not committed: {_named(found)}",
+                f"there are changes in submodules that these have not committed: {_named(map(in_words, found))}",
                 f"commit and push them there, or undo them; look at them: git -C {first} status",
             )
         return set()
@@ -414,7 +415,7 @@ class Publishing(Struct, frozen=True):
         kinds = [each.words(other, markers=False) for each in staged.undecided if each.path not in half]
         why, what = [], []
         if half:
-            named = _named(f"{path}:{line}" for path, line in half.items())
+            named = _named(f"{in_words(path)}:{line}" for path, line in half.items())
             why.append(f"there are conflict markers in what it has changed: {named}")
             what.append(
                 "decide on each side, and remove the lines that begin with <<<<<<<, ======= and >>>>>>>"
@@ -448,7 +449,7 @@ def _not_taken_in(said: str) -> NotPublished:
 
 
 def _sized(path: str, size: int) -> str:
-    return f"{path} ({size / 1e6:,.0f} MB)"
+    return f"{in_words(path)} ({size / 1e6:,.0f} MB)"
 
 
 def _named(names: Iterable[str]) -> str:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
+from muster.model.file_names import in_words
 from muster.model.refs import (
     AttemptRefs,
     attempt_refs,
@@ -183,7 +184,8 @@ class Worktree(Struct, frozen=True):
         named = {str(repository.prefix / path) for path in paths} | {*paths}
         with repository.locked():
             index = self.admin() / "index"
-            found = [each for each in conflicts(repository, index) if each.path in named]
+            found = conflicts(repository, index)
+            found = [each for each in found if {each.path, in_words(each.path)} & named]
             if self.own() is None or not found:
                 return
             head = repository.run("rev-parse", "HEAD", cwd=self.path)
