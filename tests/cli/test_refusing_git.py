@@ -48,12 +48,18 @@ def damaged(project: Path) -> None:
     (project / ".git" / "HEAD").unlink()
 
 
+def lost_commit(project: Path) -> None:
+    shutil.rmtree(project / ".git" / "objects")
+    (project / ".git" / "objects").mkdir()
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (broken, "git says: bad config line"),
         (unknown_extension, "newthing"),
         (away, "git says: not a git repository"),
+        (lost_commit, "git says: "),
         (damaged, "git says: not a git repository"),
     ],
 )

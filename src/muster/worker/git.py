@@ -293,16 +293,16 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     if shutil.which("git") is None:
         raise _refusal(kept, "for git is not on the PATH", "install git")
     probe = Repository(root, root, Path())
-    found = probe.ask("rev-parse", "--is-bare-repository", "--git-common-dir", "--show-toplevel")
+    asked = ("--is-bare-repository", "--git-common-dir", "--show-toplevel", "HEAD^{commit}")
+    found = probe.ask("rev-parse", *asked)
     lines = found.stdout.splitlines()
     if lines[:1] == ["true"]:
         return None
     if found.returncode:
-        raise _refused(kept, found.stderr)
-    if len(lines) != 3:
-        raise _refusal(kept, "for its path has a line break in it", "give the folder another name")
-    if probe.commit_of("HEAD") is None:
+        _refuse_unsound(probe, kept, found.stderr)
         return None
+    if len(lines) != len(asked):
+        raise _refusal(kept, "for its path has a line break in it", "give the folder another name")
     top = Path(lines[2]).resolve()
     if not here.is_relative_to(top):
         return None  # a copy whose repository is set to the folder of its original
@@ -324,6 +324,15 @@ def _git_of(here: Path) -> Path | None:
     except OSError:  # nor can git look there
         return None
     return None
+
+
+def _refuse_unsound(probe: Repository, kept: Path, said: str) -> None:
+    """Raises GitRefused, but where there is no commit yet."""
+    there = probe.ask("rev-parse", "--git-dir")
+    if there.returncode:
+        raise _refused(kept, there.stderr)
+    if probe.ask("rev-parse", "--verify", "--quiet", "HEAD").returncode == 0:
+        raise _refused(kept, said)  # HEAD names a commit, and it is gone
 
 
 def _refused(kept: Path, said: str) -> GitRefused:
