@@ -70,7 +70,9 @@ def test_changes_that_a_submodule_has_not_committed_go_back_and_are_named_once_a
     (begun.cwd / "page.txt").write_text("p")
     with pytest.raises(SentBack, match=r"changes in submodules that these have not committed: sm$"):
         publish(begun)
-    assert publish(begun, accepted=begun.epoch, mended=True).left_out.startswith("sm with changes that it has not committed")
+    assert publish(begun, accepted=begun.epoch, mended=True).left_out.startswith(
+        "sm with changes that it has not committed"
+    )
 
 
 @pytest.mark.promise("S18")

@@ -68,9 +68,7 @@ def lost(repository: Repository, path: Path, known: Path, droppings: tuple[str, 
     """Files that are in no repository, because they lie in the folder of a submodule that is not set up."""
     names = (*DROPPINGS, *droppings)
     found = astray(path, links(repository, path)) - _noted(known)
-    return [
-        in_words(each) for each in sorted(found) if not any(_drops(part, names) for part in _parts(each))
-    ]
+    return [in_words(each) for each in sorted(found) if not any(_drops(part, names) for part in _parts(each))]
 
 
 def _of_submodules(repository: Repository, path: Path) -> dict[str, str]:
