@@ -380,8 +380,9 @@ class Publishing(Struct, frozen=True):
     def _refuse_left_behind(self, head: str, staged: Staged) -> None:
         tree = self.tree
         for name, commit in left_behind(tree.repository, tree.path, head, staged.tree).items():
+            at = commit[:_ID_CHARS]
             raise SentBack(
-                f"submodule {in_words(name)} is not at commit {commit[:_ID_CHARS]}, which others have published meanwhile",
+                f"submodule {in_words(name)} is not at commit {at}, which others have published meanwhile",
                 f"go on from there: {self._git} submodule update -- {in_shell(name)}",
             )
 
