@@ -354,7 +354,7 @@ def test_a_file_is_written_over_only_by_force(cli, empty, said):
 
 
 @pytest.mark.parametrize(
-    "title", ["../../etc/passwd", "CLAUDE", "Agents", ".git/hooks/post-commit", "x" * 5000]
+    "title", ["../../etc/passwd", "CLAUDE", "Agents", ".git/hooks/post-commit", "x" * 200]
 )
 def test_the_plans_title_names_no_other_file(cli, empty, said, title):
     answers(said, f"# {title}\n- [ ] a {{#a}}\n")
@@ -364,6 +364,13 @@ def test_the_plans_title_names_no_other_file(cli, empty, said, title):
         path.name for path in empty.root.iterdir() if path.name not in (".git", ".muster", "muster.toml")
     ]
     assert made.endswith(".plan.md") and len(made) < 100
+
+
+def test_its_writer_is_told_that_a_title_is_too_long(cli, empty, said):
+    answers(said, f"# {'x' * 5000}\n- [ ] a {{#a}}\n", GOOD)
+    done = cli("plan", "from", "x", "--add")
+    assert done.code == 0 and "a plan's name has at most 200: shorten the title" in done.err, done.err
+    assert "a plan's name has at most 200" in (said / "prompt-2").read_text()
 
 
 def test_material_is_a_file_an_issue_or_stdin(cli, empty, said):

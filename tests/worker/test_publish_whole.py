@@ -58,6 +58,26 @@ def test_a_repository_of_the_agents_own_is_refused_and_its_files_can_be_kept(mad
 
 
 @pytest.mark.promise("S18")
+def test_a_repository_that_a_merge_has_taken_in_can_be_made_files_of_as_well(repository, home):
+    """Its next attempt begins with what others have published meanwhile, merged into all that lay there."""
+    other, own = tree(repository, "x"), tree(repository, "y")
+    for each in (other, own):
+        each.prepare()
+    make_repository(own.cwd / "nested")
+    own.keep()
+    (other.cwd / "x").write_text("x")
+    publish(other)
+    again = tree(repository, "y", epoch=2)
+    assert "is merged into it" in again.prepare()
+    assert git(again.path, "ls-tree", "HEAD", "nested").startswith("160000 commit")
+    with pytest.raises(SentBack, match="nested is a git repository of its own") as refused:
+        publish(again)
+    do_as_told(refused.value.hint, "if its files belong to this work: ")
+    assert publish(again).changed
+    assert git(home, "show", f"{BRANCH}:nested/a.txt") == "a"
+
+
+@pytest.mark.promise("S18")
 def test_an_empty_repository_of_the_agents_own_is_refused_too(made, home):
     git(made.cwd, "init", "--quiet", "nested")
     (made.cwd / "nested" / "x").write_text("x")

@@ -133,7 +133,11 @@ class Publishing(Struct, frozen=True):
             tip = tree.plan_tip()
             self._refuse_secrets(begun.base, head, tip)
             # What others have published is not this one's to mend.
-            changed = staged.changed(repository, begun.base, *([tip] if tip else []))
+            others = [begun.base, *([tip] if tip else [])]
+            changed = staged.changed(repository, *others)
+            if self._forget_repositories(changed, staged):
+                staged = stage(repository, tree.path, admin, head)
+                changed = staged.changed(repository, *others)
             self._refuse_repositories(changed, staged)
             if self.accepted is not None:
                 staged = staged._replace(undecided=())
@@ -351,6 +355,23 @@ class Publishing(Struct, frozen=True):
             raise SentBack(why, how)
         raise ForReview(why, f"{how}; then accept it")
 
+    def _forget_repositories(self, changed: Changed, staged: Staged) -> bool:
+        """Whether there was a repository whose own folder is gone: git takes its files in once it is told so."""
+        path = self.tree.path
+        linked = (name for name, (mode, _) in changed.items() if mode == GITLINK)
+        if gone := {name for name in linked if not (path / name / ".git").exists()}:
+            gone -= self._submodules(staged)
+        if gone:
+            told = "".join(f"{name}\0" for name in gone)
+            forget = ("update-index", "--force-remove", "-z", "--stdin")
+            self.tree.repository.run(*forget, cwd=path, given=told)
+        return bool(gone)
+
+    def _submodules(self, staged: Staged) -> set[str]:
+        """That are declared."""
+        named = ("config", "--blob", f"{staged.tree}:.gitmodules", "-z", "--get-regexp", r"\.path$")
+        return {line.partition("\n")[2] for line in self.tree.repository.ask(*named).stdout.split("\0")}
+
     def _refuse_repositories(self, changed: Changed, staged: Staged) -> None:
         """Of a repository within this one git keeps no more than a commit's name, so its files would be lost."""
         tree, repository = self.tree, self.tree.repository
@@ -365,8 +386,7 @@ class Publishing(Struct, frozen=True):
             )
             if elsewhere is not None and elsewhere.returncode == 0 and elsewhere.stdout.strip():
                 continue  # a submodule at a commit that others can get as well
-            modules = ("config", "--blob", f"{staged.tree}:.gitmodules", "--get-regexp", r"\.path$")
-            if path in {line.partition(" ")[2] for line in repository.ask(*modules).stdout.splitlines()}:
+            if path in self._submodules(staged):
                 raise SentBack(
                     f"submodule {in_words(path)} stands at commit {commit[:12]}, which its remote does not have",
                     f"push its commit: git -C {in_shell(str(inner))} push origin HEAD:refs/heads/NAME",
