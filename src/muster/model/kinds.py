@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME_CHARS_MAX = 200
 TITLE_CHARS_MAX = 10_000
+SOUGHT_CHARS_MAX = 200
+"""Of what is looked for in titles and names."""
 SECONDS_MAX = 366 * 86400
 RETRIES_MAX = 1_000_000
 PRIORITIES = {"P0": 10, "P1": 7, "P2": 4}

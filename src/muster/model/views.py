@@ -28,6 +28,13 @@ class TaskFilter(ViewStruct, frozen=True, kw_only=True):
     """Tasks that carry all of these."""
     metadata: dict[str, str] = {}
     """Tasks that hold all of these."""
+    text: str = ""
+    """Tasks whose title has it, or their name (`plan/key`), as it stands there: nothing in it is a wildcard.
+
+    Letters are compared without regard to case, one with one, in every alphabet and the same in all stores: `ä`
+    finds `Ä`, `σ` finds `ς`, but `ss` does not find `ß`.  An accent may be a character of its own or not; a
+    letter without one is another letter.
+    """
     parent_task_id: int | None = None
     priority_min: int = 1
     priority_max: int = 10

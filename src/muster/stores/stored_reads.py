@@ -35,6 +35,7 @@ from muster.model.views import (
 )
 from muster.model.webhooks import HookMessage
 from muster.ports.found_rows import EventSpan, Hold
+from muster.stores.letters import forms_of
 from muster.stores.queries import StoredQueries, namesake_of, seal_of, sync_state_of
 from muster.stores.rows import (
     attempt_of,
@@ -155,7 +156,20 @@ class StoredReads(StoredQueries):
     async def ready_of_lanes(self, lane_ids: Collection[int], limit: int) -> list[int]:
         return [row[0] for row in await self._all("ready_of_lanes", encode_json([*lane_ids]), limit)]
 
+    @staticmethod
+    def pattern(text: str) -> str:
+        """Of whatever contains it, in this store's language."""
+        raise NotImplementedError
+
     async def task_views(self, selection: TaskFilter) -> list[TaskView]:
+        return await self.views_to(NUMBER_MAX, selection)
+
+    async def views_to(self, last_id: int, selection: TaskFilter) -> list[TaskView]:
+        """Those with this number at most."""
+        if "\0" in selection.text:
+            return []  # no text that is kept has one, and no store can be asked for it
+        patterns = [self.pattern(form) for form in forms_of(selection.text)] if selection.text else []
+        one, other, *_ = [*patterns, None, None]
         rows = await self._all(
             "task_views_by_id" if selection.ids else "task_views",
             selection.after_id,
@@ -170,6 +184,9 @@ class StoredReads(StoredQueries):
             selection.priority_min,
             selection.priority_max,
             selection.delayed,
+            one,
+            other,
+            last_id,
         )
         return [task_view_of(row) for row in rows]
 

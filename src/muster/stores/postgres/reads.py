@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from muster.model.task import Now
+from muster.stores.letters import regex_of
 from muster.stores.postgres.faults import classify
 from muster.stores.postgres.pooling import Connections
 from muster.stores.postgres.statements import for_all, for_one, load
@@ -85,6 +86,10 @@ class PostgresReads(StoredReads):
             bindings = (*bindings, await connection.fetchval(OF_ALL.by_name["settled"]))
         found: list[Any] = await connection.fetch(self._statements.by_name[name], *bindings)
         return found
+
+    @staticmethod
+    def pattern(text: str) -> str:
+        return regex_of(text)
 
     async def now(self, here: Now) -> Now:  # noqa: ARG002
         wall_ms = await self._value("clock")

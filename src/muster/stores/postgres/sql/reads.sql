@@ -70,6 +70,10 @@ SELECT $taskview_columns
    AND (NOT ?12::boolean OR t.status NOT IN ('PENDING', 'ABORTED')
         OR t.status = 'ABORTED' AND a.status IS DISTINCT FROM 'stopping'
         OR t.status = 'PENDING' AND t.unmet = 0 AND t.is_group = 0 AND t.next_attempt_at_ms IS NOT NULL)
+   AND (?13::text IS NULL OR t.title ~ ?13 OR t.title ~ ?14::text
+        OR coalesce(p.name || '/', '') || coalesce(t.key, t.id::text) ~ ?13
+        OR coalesce(p.name || '/', '') || coalesce(t.key, t.id::text) ~ ?14)
+   AND t.id <= ?15
  ORDER BY t.id LIMIT ?8
 
 -- name: events

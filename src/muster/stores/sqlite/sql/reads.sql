@@ -68,7 +68,16 @@ SELECT $taskview_columns
    AND (NOT ?12 OR t.status NOT IN ('PENDING', 'ABORTED')
         OR t.status = 'ABORTED' AND a.status IS NOT 'stopping'
         OR t.status = 'PENDING' AND t.unmet = 0 AND t.is_group = 0 AND t.next_attempt_at_ms IS NOT NULL)
+   AND (?13 IS NULL OR t.title GLOB ?13 OR coalesce(t.key, t.id) GLOB ?13 OR p.name GLOB ?13
+        OR instr(?13, '/') AND p.name || '/' || coalesce(t.key, t.id) GLOB ?13
+        OR ?14 IS NOT NULL AND (
+           t.title GLOB ?14 OR coalesce(p.name || '/', '') || coalesce(t.key, t.id) GLOB ?14))
+   AND t.id <= ?15
  ORDER BY t.id LIMIT ?8
+
+-- name: task_further_on
+-- Numbers have gaps of any width, so that tasks are counted.
+SELECT id FROM tasks WHERE @mine AND id > ?1 ORDER BY id LIMIT 1 OFFSET ?2
 
 -- name: events
 $event_view
