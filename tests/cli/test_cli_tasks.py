@@ -93,6 +93,17 @@ def test_list_by_status(cli, owner, names, keys):
     assert [task["key"] for task in json.loads(ran.out)] == keys
 
 
+def test_list_by_a_part_of_titles_and_names(cli, empty):
+    titles = {"a": "Fix the LOGIN form", "b": "100% sure", "login-2": "Ünlü"}
+    tasks = tuple(c.Spec(title=title, key=key) for key, title in titles.items())
+    empty.do(c.Enqueue(plan="web", source=None, tasks=tasks, actor="me"))
+    for text, found in {"login": ["a", "login-2"], "0%": ["b"], "%": ["b"], "ünLÜ": ["login-2"]}.items():
+        listed = cli("task", "list", "--json", "--text", text).out
+        assert [task["key"] for task in json.loads(listed)] == found, text
+    assert cli("task", "list", "--text", "nothing").out == "no such task: muster status\n"
+    assert cli("task", "list", "--text", "x" * 201).code == 2
+
+
 def test_list_of_many_is_cut_and_says_so(cli, empty):
     tasks = tuple(c.Spec(title=f"t{number}", key=f"k{number}") for number in range(1203))
     empty.do(c.Enqueue(plan="big", source=None, tasks=tasks, actor="me"))

@@ -61,6 +61,8 @@ def test_work_for_agents(tmp_path: Path):
         )
         assert view.waits_for == ("model",)
         assert [task.id for task in client.tasks(tags=["web"])] == [second.id]
+        assert [task.id for task in client.tasks(text="AUTH/MOD")] == [first.id]
+        assert client.tasks("tasks", text="auth/mod") == []
         assert client.handle("auth/model").id == first.id == client.handle(first.id).id
         assert {plan.name for plan in client.plans()} == {"auth", "tasks"}
         first.cancel("by a client")
@@ -96,6 +98,7 @@ def test_the_same_for_asynchronous_programs(tmp_path: Path, monkeypatch: pytest.
             made = await asyncio.gather(*(handle.result(PATIENCE_S) for handle in handles))
             assert made == [n * 3 for n in range(20)]
             assert len(await client.tasks("shop")) == 20
+            assert [task.id for task in await client.tasks(text="log OUT")] == [second.id]
             async for event in client.events():
                 if event.task_id == first.id and event.new_status is TaskStatus.CANCELLED:
                     break

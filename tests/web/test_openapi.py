@@ -7,13 +7,14 @@ import re
 import socket
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from described import description, operation
 from web_site import Site
 
 from muster.model.answers import Answer
 from muster.web.app import declared
-from muster.web.examples import EXAMPLES
+from muster.web.examples import ASKED, EXAMPLES
 from muster.web.http import Reply
 from muster_command import run_muster
 
@@ -65,6 +66,10 @@ def test_the_examples_are_accepted(site: Site) -> None:
             target = path.format(**values)
             status, answer = site.send(method, target, json.dumps(example.body).encode())
             assert status < 300, (target, answer)
+    for path, asked in ASKED.items():
+        assert site.get(f"{path}?{urlencode(asked)}"), path
+        given = operation("GET", path)["parameters"]
+        assert asked == {one["name"]: one["example"] for one in given if "example" in one}
 
 
 def test_the_page_needs_nothing_from_elsewhere(site: Site) -> None:

@@ -42,14 +42,30 @@ def keys(site: Site, query: str) -> list[str]:
         ("priority>=8&tag=odd", ["t9"]),
         ("priority>=8&tags=odd&status=PENDING", ["t9"]),
         ("priority>=8&plan=nothing", []),
+        ("text=T1", ["t1", "t10"]),
+        ("text=%20API/t3%20", ["t3"]),
+        ("text=t1&priority>=2", ["t10"]),
+        ("text=%25", []),
+        ("text=", [f"t{n}" for n in range(1, 11)]),
     ],
 )
-def test_tasks_are_found_by_priority(site: Site, ids: dict[str, int], query: str, found: list[str]) -> None:
+def test_tasks_are_found_by_priority_and_text(
+    site: Site, ids: dict[str, int], query: str, found: list[str]
+) -> None:
     assert keys(site, query) == found
 
 
 @pytest.mark.parametrize(
-    "query", ["priority>8", "priority>=11", "priority>=x", "cursor=7", "cursor=after-x", "prio=1"]
+    "query",
+    [
+        "priority>8",
+        "priority>=11",
+        "priority>=x",
+        "cursor=7",
+        "cursor=after-x",
+        "prio=1",
+        f"text={'x' * 201}",
+    ],
 )
 def test_what_is_no_filter_is_refused_by_name(site: Site, query: str) -> None:
     status, problem = site.send("GET", f"{TASKS}?{query}")

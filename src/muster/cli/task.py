@@ -77,6 +77,11 @@ def add(parser: Parser) -> None:
         "--tag", metavar="TAG", dest="tags", action="append", default=[], help="only tasks with this tag"
     )
     listing.add_argument(
+        "--text",
+        metavar="TEXT",
+        help="only tasks with this in their title or their name, in any case of letters",
+    )
+    listing.add_argument(
         "--limit", metavar="N", type=number(1, 100_000), default=LIMIT, help=f"at most N tasks ({LIMIT})"
     )
     add_fields(listing)
@@ -103,7 +108,9 @@ def _list(args: argparse.Namespace) -> int:
     with connect(args) as context:
         if args.plan is not None:
             context.api.get(plan_path(args.plan))  # refuses one that is not there
-        tasks = find_tasks(context, plan=args.plan, names=names, tags=args.tags, limit=args.limit + 1)
+        tasks = find_tasks(
+            context, plan=args.plan, names=names, tags=args.tags, text=args.text, limit=args.limit + 1
+        )
         context.tell_if_stale(tasks)
     more = len(tasks) > args.limit
     del tasks[args.limit :]
@@ -112,7 +119,7 @@ def _list(args: argparse.Namespace) -> int:
         if tasks:
             table(tasks, screen)
         else:
-            screen.line("no such task: muster status" if names or args.plan else no_rows(args))
+            screen.line("no such task: muster status" if names or args.plan or args.text else no_rows(args))
 
     print_tasks(args, tasks, show)
     if more:
@@ -121,12 +128,18 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def find_tasks(
-    context: Context, *, plan: str | None, names: Sequence[str], tags: Sequence[str] = (), limit: int
+    context: Context,
+    *,
+    plan: str | None,
+    names: Sequence[str],
+    tags: Sequence[str] = (),
+    text: str | None = None,
+    limit: int,
 ) -> list[Json]:
     """The first `limit` tasks that fit one of the names (keys of _STATES), oldest first."""
     wanted = [_STATES[name] for name in names]
     statuses = sorted({status.lower() for group, _ in wanted for status in group})
-    query = {"plan": plan, "status": statuses, "tags": list(tags)}
+    query = {"plan": plan, "status": statuses, "tags": list(tags), "text": text or None}
     rows = context.api.rows("/api/v1/agent-tasks", query)
     fitting = (task for task in rows if not wanted or any(_fits(task, *each) for each in wanted))
     return list(islice(fitting, limit))

@@ -86,8 +86,12 @@ class _Wishes:
     def _adding(self, plan: str, spec: c.Spec) -> c.Enqueue:
         return c.Enqueue(plan=plan, source=None, tasks=(spec,), actor=self._link.actor)
 
-    def _tasks(self, plan: str | None, status: Sequence[str], tags: Sequence[str]) -> Asking[list[TaskView]]:
-        return (yield from asking.all_tasks(plan=plan, status=list(status), tags=list(tags)))
+    def _tasks(
+        self, plan: str | None, status: Sequence[str], tags: Sequence[str], text: str
+    ) -> Asking[list[TaskView]]:
+        return (
+            yield from asking.all_tasks(plan=plan, status=list(status), tags=list(tags), text=text or None)
+        )
 
     def _events(self, after: int) -> Asking[list[EventView]]:
         return _EVENTS.decode((yield from asking.get("/api/v1/events", after=after, wait=f"{HOLD_S:g}")))
@@ -125,10 +129,14 @@ class Client(_Wishes):
         return Handle(self._link, self._run(asking.task_id_of(reference)), Any)
 
     def tasks(
-        self, plan: str | None = None, status: Sequence[TaskStatus | str] = (), tags: Sequence[str] = ()
+        self,
+        plan: str | None = None,
+        status: Sequence[TaskStatus | str] = (),
+        tags: Sequence[str] = (),
+        text: str = "",
     ) -> list[TaskView]:
-        """Those of a plan, in one of these statuses, that carry all of these tags."""
-        return self._run(self._tasks(plan, status, tags))
+        """Those of a plan, in one of these statuses, that carry all of these tags, with this in title or name."""
+        return self._run(self._tasks(plan, status, tags, text))
 
     def plans(self) -> list[PlanView]:
         """All plans, with how many of their tasks are where."""
@@ -175,9 +183,13 @@ class AsyncClient(_Wishes):
         return AsyncHandle(self._link, await self._run(asking.task_id_of(reference)), Any)
 
     async def tasks(
-        self, plan: str | None = None, status: Sequence[TaskStatus | str] = (), tags: Sequence[str] = ()
+        self,
+        plan: str | None = None,
+        status: Sequence[TaskStatus | str] = (),
+        tags: Sequence[str] = (),
+        text: str = "",
     ) -> list[TaskView]:
-        return await self._run(self._tasks(plan, status, tags))
+        return await self._run(self._tasks(plan, status, tags, text))
 
     async def plans(self) -> list[PlanView]:
         return await self._run(self._plans())

@@ -170,3 +170,6 @@ EXAMPLES: dict[tuple[str, str], tuple[Example, ...]] = {
         ),
     ),
 }
+
+ASKED = {"/api/v1/agent-tasks": {"text": "changelog"}}
+"""Parameters of what is read, by its path: each finds something after all that."""

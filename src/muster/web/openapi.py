@@ -15,7 +15,7 @@ from msgspec import inspect as types
 from muster import __version__
 from muster.model.fields import FIELDS, camel
 from muster.model.task import TaskFields
-from muster.web.examples import EXAMPLES
+from muster.web.examples import ASKED, EXAMPLES
 from muster.web.field_words import FieldWords
 from muster.web.http import JSON, PROBLEM, Problem
 from muster.web.open_paths import OPEN
@@ -118,7 +118,7 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
         {"name": name, "in": "header", "schema": {"type": "string"}, "description": says}
         for name, says in route.said.headers.items()
     ]
-    if parameters := [*_path_parameters(route), *_query_parameters(route, schemas), *headers]:
+    if parameters := [*_path_parameters(route), *_query_parameters(method, route, schemas), *headers]:
         operation["parameters"] = parameters
     if path in OPEN:
         operation["security"] = []
@@ -176,9 +176,10 @@ def _path_parameters(route: Route) -> list[Json]:
     ]
 
 
-def _query_parameters(route: Route, schemas: _Schemas) -> list[Json]:
+def _query_parameters(method: str, route: Route, schemas: _Schemas) -> list[Json]:
     if (query := route.query) is None:
         return []
+    examples = ASKED.get(_plain(route), {}) if method == "GET" else {}
     shape = schemas.whole(query)
     wanted = shape.get("required", ())
     parameters = []
@@ -186,6 +187,8 @@ def _query_parameters(route: Route, schemas: _Schemas) -> list[Json]:
         plain = _without_null(schema)
         says = plain.pop("description", "")
         parameter: Json = {"name": name, "in": "query", "required": name in wanted, "schema": plain}
+        if name in examples:
+            parameter["example"] = examples[name]
         parameters.append(parameter | ({"description": says} if says else {}))
     return parameters
 

@@ -17,7 +17,7 @@ from muster.model import commands as c
 from muster.model.answers import Answer, Enqueued, Moved
 from muster.model.edits import EditTask, edit_body, edited
 from muster.model.errors import BadInput, NotFound
-from muster.model.kinds import NAME_CHARS_MAX
+from muster.model.kinds import NAME_CHARS_MAX, SOUGHT_CHARS_MAX
 from muster.model.numbers import PAGE_BYTES
 from muster.model.states import FINAL
 from muster.model.views import EventView, Inbox, LogChunk, TaskDetail, TaskFilter, TaskView
@@ -112,6 +112,8 @@ class TasksQuery(Query, frozen=True, kw_only=True):
     """Written `priority<=3`: at most."""
     metadata: tuple[str, ...] = ()
     """`key=value`, each."""
+    text: Annotated[str, Meta(max_length=SOUGHT_CHARS_MAX)] = ""
+    """Tasks whose title or name (`plan/key`) contains it, in capital letters or not."""
     parent: c.Count | None = None
     groups: bool = False
     """Groups as well, which are no work of their own."""
@@ -175,6 +177,7 @@ def filter_of(query: TasksQuery) -> TaskFilter:
         ids=query.id,
         tags=(*query.tags, *query.tag),
         metadata=_pairs(query.metadata),
+        text=query.text.strip(),
         parent_task_id=query.parent,
         groups=query.groups,
         priority_min=query.priority_min if query.priority is None else query.priority,
