@@ -39,7 +39,7 @@ def link(text: str, label: str) -> str:
 
 
 def rows(text: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a href="[^"]+">([^<]+)', text)
+    return re.findall(r'<th scope="row"[^>]*><a href="[^"]+">([^<]+)', text)
 
 
 def test_delayed_is_what_rows_and_commands_call_so(site: Site, reader: Reader) -> None:
@@ -196,6 +196,7 @@ def test_a_name_that_there_is_not_leads_to_the_tasks_and_is_said(
         assert shown.status == 200 and shown.path.startswith("/tasks?missed="), asked
         name = asked.partition("#")[0]
         assert f"Not found: there is no task {name!r}" in unescape(shown.text) and "<b>" not in shown.text
+        assert "No title has it either" in shown.text
         assert len(rows(shown.text)) == 20
         assert "Not understood" not in shown.text and "missed" not in link(shown.text, "Cancel…")
     assert reader.get("/find?q=").path == "/tasks"
@@ -204,3 +205,51 @@ def test_a_name_that_there_is_not_leads_to_the_tasks_and_is_said(
     assert reader.get("/find?q=web/t7").path == f"/tasks/{number}"
     assert "Not found" not in reader.get("/tasks?missed=web/t7").text, "an address alone says nothing"
     assert "Not found" not in reader.get("/tasks?missed=t7").text, "that may be one of two"
+
+
+@pytest.fixture
+def titled(site: Site) -> dict[str, int]:
+    titles = {"one": "Fix the login <form>", "two": "Test the LOGIN form", "three": "100% of the docs"}
+    tasks = [{"title": title, "key": key} for key, title in titles.items()]
+    site.post("/api/v1/plans", {"plan": "web", "source": None, "tasks": tasks, "actor": "ada"})
+    return {task["key"]: task["id"] for task in site.get("/api/v1/agent-tasks")}
+
+
+def test_a_part_of_a_title_leads_to_the_tasks_that_have_it(reader: Reader, titled: dict[str, int]) -> None:
+    assert reader.get(f"/find?{urlencode({'q': '100% of'})}").path == f"/tasks/{titled['three']}"
+    several = reader.get("/find?q=the+login")
+    assert several.path == "/tasks?text=the%20login"
+    assert rows(several.text) == ["web/one", "web/two"] and "Not found" not in several.text
+    assert "Not found" not in reader.get("/tasks?missed=the+login").text, "an address alone says nothing"
+    assert "Not found" in reader.get(f"/find?q={'x' * 300}").text, "longer than what is looked for"
+
+
+@pytest.mark.parametrize("view", ["", "&view=board"])
+def test_tasks_are_filtered_by_a_text_which_all_that_leads_on_keeps(
+    reader: Reader, titled: dict[str, int], view: str
+) -> None:
+    shown = reader.get(f"/tasks?text=login+%3Cform&status=pending{view}").text
+    assert "web/one" in shown and "web/two" not in shown
+    field = re.search(r"<label>Title or name <input ([^>]+)>", shown)
+    assert field and 'value="login &lt;form"' in field[1] and 'name="text"' in field[1]
+    assert 'type="hidden" name="text"' not in shown, "it is asked for once"
+    assert "text=login+%3Cform" in link(shown, "All, also what has ended")
+    if not view:
+        assert "--text &#39;login &lt;form&#39; --status pending" in shown
+    too_long = reader.get(f"/tasks?text={'x' * 201}{view}").text
+    assert "Not understood, and left out: <code>text=" in too_long
+
+
+def test_what_is_done_with_all_of_these_is_done_with_what_the_text_finds(
+    site: Site, reader: Reader, titled: dict[str, int]
+) -> None:
+    shown = reader.get("/tasks?text=login").text
+    bulk = reader.get(link(shown, "Cancel…"))
+    assert "Cancel: 2 tasks" in bulk.text and "web/three" not in bulk.text
+    assert rows(reader.get(link(bulk.text, "Back")).text) == ["web/one", "web/two"]
+
+
+def test_a_long_list_of_a_text_goes_on_with_it(reader: Reader, numbers: dict[str, int]) -> None:
+    first = reader.get("/tasks?text=API/&limit=4").text
+    assert rows(first) == ["api/t1", "api/t2", "api/t3", "api/t4"]
+    assert rows(reader.get(link(first, "More")).text) == ["api/t5", "api/t6", "api/t7", "api/t8"]

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from muster.model.errors import Ambiguous, NotFound
 from muster.model.forms import TASK_ACTIONS
+from muster.model.kinds import SOUGHT_CHARS_MAX
 from muster.model.states import HELD
-from muster.model.views import TaskFilter
+from muster.model.views import TaskFilter, TaskView
 from muster.web.backend import Backend
 from muster.web.http import Query, Reply, Request
 from muster.web.pages.forms import ask_api, back_to
@@ -79,13 +80,28 @@ class FindQuery(Query, frozen=True, kw_only=True):
 
 @routes.get("/find")
 async def find(web: Backend, request: Request, query: FindQuery) -> Reply:  # noqa: ARG001
-    """The page of the plan or the task of that name, or of the one task whose name begins so; else all tasks."""
+    """The page of the plan or the task of that name, or of the one task whose name begins so; else the tasks with
+    that in their titles, and all tasks where none has it.
+    """
     asked = query.q.strip()
     try:
         found = await place_of(web, asked) if asked else "/tasks"
     except NotFound:
-        found = f"/tasks?missed={quote(asked, safe='')}"
+        found = await _of_text(web, asked)
     return back_to({}, found)
+
+
+async def _of_text(web: Backend, text: str) -> str:
+    """Where the tasks are shown that have it in their titles or names; where none has it, all of them."""
+    found = await _with_text(web, text)
+    if len(found) == 1:
+        return f"/tasks/{found[0].id}"
+    return f"/tasks?{'text' if found else 'missed'}={quote(text, safe='')}"
+
+
+async def _with_text(web: Backend, text: str) -> list[TaskView]:
+    """One, or two of those that there are."""
+    return await web.queries.tasks(TaskFilter(text=text, limit=2)) if len(text) <= SOUGHT_CHARS_MAX else []
 
 
 async def place_of(web: Backend, name: str) -> str:
@@ -97,11 +113,11 @@ async def place_of(web: Backend, name: str) -> str:
 
 
 async def why_missed(web: Backend, name: str) -> str:
-    """Empty where something is called so, or begins so."""
+    """Empty where something is called so, or begins so, or has it in its title."""
     try:
         await place_of(web, name)
     except NotFound as error:
-        return error.message
+        return "" if await _with_text(web, name) else error.message
     except Ambiguous:
         pass
     return ""

@@ -200,7 +200,9 @@ async def _is_borne(web: Backend, tag: str) -> bool:
 
 def _in_boxes(query: TablePageQuery) -> TablePageQuery:
     """What the form shows of it in boxes of its own."""
-    return TablePageQuery(status=query.status, plan=query.plan, tag=query.tag[:1], view=query.view)
+    return TablePageQuery(
+        status=query.status, plan=query.plan, tag=query.tag[:1], text=query.text, view=query.view
+    )
 
 
 def _also(query: TablePageQuery) -> list[tuple[str, object]]:
