@@ -11,7 +11,8 @@ import pytest
 from over_network import OPENLY, listening
 from web_site import Site
 
-from muster.web.pages.tasks import ROWS, ROWS_MAX
+from muster.web.pages import tasks
+from muster.web.pages.tasks import ROWS, ROWS_MAX, TAGS_ASKED
 from page_reader import Reader
 
 
@@ -186,6 +187,22 @@ def test_a_plan_or_a_tag_that_is_not_there_is_said_and_kept(reader: Reader, numb
     there = reader.get("/tasks?plan=api&tag=news").text
     assert "There is no plan" not in there and "No task has the tag" not in there
     assert len(re.findall(r"<option selected", there)) == 1
+
+
+def test_tags_are_looked_for_only_where_nothing_is_found_and_not_without_end(
+    reader: Reader, numbers: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def is_borne(_: object, tag: str) -> bool:
+        asked.append(tag)
+        return False
+
+    monkeypatch.setattr(tasks, "_is_borne", is_borne)
+    for view in ("", "&view=board"):
+        assert "No task has" not in reader.get(f"/tasks?tag=news&tag=late{view}").text and asked == []
+    shown = reader.get(f"/tasks?{'&'.join(f'tag=never{n}' for n in range(100))}").text
+    assert len(asked) == TAGS_ASKED == shown.count("No task has the tag")
 
 
 def test_a_name_that_there_is_not_leads_to_the_tasks_and_is_said(

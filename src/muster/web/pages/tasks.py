@@ -40,6 +40,8 @@ ROWS, ROWS_MAX = 50, 500
 
 EVENTS_SHOWN = 50
 IGNORED_NAMED = 20
+TAGS_ASKED = 5
+"""Of a filter that finds nothing: so many of its tags are looked for."""
 
 BOXES = {status: status.lower() for status in COUNT_ORDER} | {TaskStatus.ABORTED: DELAYED}
 """Of the filter, which has one for each."""
@@ -117,7 +119,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         statuses=[(box, COUNT_WORDS[status]) for status, box in BOXES.items()],
         open_ones=[box for status, box in BOXES.items() if status not in FINAL],
         plans=names,
-        nowhere=await _nowhere(web, query, names),
+        nowhere=await _nowhere(web, query, names, some=any((found, *(one["tasks"] for one in columns)))),
         missed=await why_missed(web, query.missed) if query.missed else "",
         ignored=ignored[:IGNORED_NAMED],
         ignored_more=max(0, len(ignored) - IGNORED_NAMED),
@@ -189,8 +191,10 @@ class _Nowhere(NamedTuple):
     tags: list[str]
 
 
-async def _nowhere(web: Backend, query: TablePageQuery, plans: list[str]) -> _Nowhere:
-    tags = [tag for tag in dict.fromkeys((*query.tags, *query.tag)) if not await _is_borne(web, tag)]
+async def _nowhere(web: Backend, query: TablePageQuery, plans: list[str], *, some: bool) -> _Nowhere:
+    """Where `some` are found, these bear all of the tags; to ask for one costs a look at every task there is."""
+    doubtful = [] if some else [*dict.fromkeys((*query.tags, *query.tag))][:TAGS_ASKED]
+    tags = [tag for tag in doubtful if not await _is_borne(web, tag)]
     return _Nowhere("" if query.plan in {None, *plans} else query.plan or "", tags)
 
 
