@@ -16,6 +16,7 @@ from web_site import Site
 
 from muster.agents import acp
 from muster.agents.transcript import Reader as Lines
+from muster.stores.stored_reads import StoredReads
 from muster.web.pages import transcript, transcript_rows
 from page_reader import Reader
 
@@ -278,3 +279,23 @@ def test_whoever_shows_something_else_is_sent_the_end(printing: Printing, reader
         assert 'data-after=""' in text
     text = reader.get(f"/tasks/{printing.number}/transcript?open=stdout.x").text
     assert lines(rows(text)) == numbered(0, 10)
+
+
+def test_an_address_does_not_make_the_server_read_all_that_was_printed(
+    printing: Printing, reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    printing.print(b"".join(b"line %d\n" % n for n in range(LINES)))
+    monkeypatch.setattr(transcript, "OPEN_BYTES_MAX", 10_000)
+    asked: list[int] = []
+    read = StoredReads.log_part
+
+    async def log_part(self: StoredReads, task_id: int, epoch: int, *where: Any) -> Any:
+        asked.append(where[2] - where[1])
+        return await read(self, task_id, epoch, *where)
+
+    monkeypatch.setattr(StoredReads, "log_part", log_part)
+    for end in (20_000, 10**17):
+        shown = reader.get(f"/tasks/{printing.number}/transcript?attempt=1&after=1&open=stdout.0.{end}")
+        assert shown.status == 200
+    assert asked == []
+    assert printing.whole()[-1] == f"line {LINES - 1}" and max(asked) < 500_000

@@ -24,6 +24,8 @@ NEWS_MAX, NEWS_CHUNKS, NEWS_BYTES = 1000, 500, 256 << 10
 """Entries that are added at once to a page that is open, and of what they are made; of more, the end."""
 LOOK_BACK_BYTES = 4 * LOG_CHUNK_BYTES_MAX
 """Within these the beginning of a line is looked for that goes on where a part begins."""
+OPEN_BYTES_MAX = 8 << 20
+"""What has not ended is read again for each part: of more than that, only what comes next is told."""
 _SHOWN = re.compile(r"/tasks/\d+/transcript\?attempt=(\d{1,18})&after=(\d{1,18})(?:&open=([^&]*))?")
 
 _Chunks = list[tuple[int, LogChunk]]
@@ -189,18 +191,21 @@ class _Reading:
         return [row for at, (stream, entry) in told for row in rows_of(f"end.{at}", stream, (entry,))]
 
     async def _between(self, stream: str, begin: int, end: int) -> bytes | None:
-        """All that was printed from there to there; None where that is not kept any more."""
-        if begin >= end:
+        """All that was printed from there to there; None where that is too much, or not kept any more.
+
+        Both stand in an address, which anybody may have written.
+        """
+        if not begin < end <= begin + OPEN_BYTES_MAX:
             return b"" if begin == end else None
         first = max(0, begin - LOG_CHUNK_BYTES_MAX + 1)
-        found = b""
+        found = bytearray()
         for _, chunk in await self._reads.log_part(self._task_id, self._epoch, stream, first, end):
             found += (
                 bytes(chunk.data)[max(0, begin - chunk.offset) :]
                 if chunk.offset <= begin + len(found)
                 else b""
             )
-        return found[: end - begin] if len(found) >= end - begin else None
+        return bytes(found[: end - begin]) if len(found) >= end - begin else None
 
     async def _line_before(self, stream: str, offset: int) -> bytes | None:
         """The beginning of the line that goes on there; None where that is too far, or not kept."""
