@@ -39,3 +39,10 @@ def test_what_git_notes_by_itself_and_setup_changes_is_not_named(repository: Rep
     workdir.was_set_up()
     work = workdir.keep()
     assert work is not None and work.besides == ""
+
+
+def test_the_login_in_an_address_that_is_a_part_of_a_name_is_left_out(repository: Repository) -> None:
+    before = shared_settings(repository)
+    git(repository.top, "config", "url.https://x:s3cret@host/.insteadOf", "https://host/")
+    told = changed_since(repository, before)
+    assert "shares: url.https://host/.insteadof; look" in told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from muster.hosts.user_git import without_logins
+from muster.model.file_names import readable
 from muster.worker.git import Repository
 
 _NAMED_MAX = 10
@@ -16,8 +18,11 @@ def shared_settings(repository: Repository) -> frozenset[str]:
 
 
 def changed_since(repository: Repository, before: frozenset[str]) -> str:
-    """What to tell people of it: names alone, because a value may be a secret; empty where nothing is changed."""
-    names = sorted({line.partition("\n")[0] for line in before ^ shared_settings(repository)})
+    """What to tell people of it: names alone, because a value may be a secret, and without the logins of addresses
+    that are a part of some (`url.ADDRESS.insteadOf`); empty where nothing is changed.
+    """
+    lines = before ^ shared_settings(repository)
+    names = sorted({readable(without_logins(line.partition("\n")[0])) for line in lines})
     if not names:
         return ""
     more = f" and {len(names) - _NAMED_MAX} more" if len(names) > _NAMED_MAX else ""
