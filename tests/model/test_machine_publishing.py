@@ -62,6 +62,18 @@ def test_accepted_work_that_could_not_be_published_is_not_reviewed_again(how: An
     assert after.sent_back == ("mend it" if accepted else "")
 
 
+@pytest.mark.promise("S18")
+def test_accepted_work_that_is_gone_is_checked_once_it_is_done_anew() -> None:
+    """As where another host has it: its worker gives the task back, and an agent begins again."""
+    task, attempt = running(done_epoch=3, accepted=3, sent_back="mend it")
+    gone = run(task, attempt, c.Release(task_id=7, epoch=4, reason="its work is gone", undone=True)).task
+    grant = c.Grant(task_id=7, worker_id="w", agent="claude", request_id="r5", lease_ms=1000)
+    anew = run(gone, None, grant).task
+    assert (anew.epoch, anew.done_epoch, anew.accepted) == (5, None, None)
+    kept = run(replace(gone, done_epoch=3), None, grant).task
+    assert (kept.done_epoch, kept.accepted) == (3, 3), "only to be published"
+
+
 def test_what_a_person_gives_back_has_all_its_rounds_again() -> None:
     after = run(review(), None, c.Resume(task_id=7, actor="ada", note="in blue")).task
     assert (after.status, after.rounds, after.done_epoch, after.note) == (

@@ -54,6 +54,8 @@ def _granted(task: Task, facts: Facts, command: c.Grant, now: Now) -> Decision:
         "step": "",
         "overdue_at_ms": None,
         "done_epoch": done_epoch,
+        # What is done anew nobody has seen: it is checked and reviewed like any work.
+        "accepted": None if done_epoch is None else task.accepted,
         **taken_over(task, now),
     }
     details = {"agent": command.agent, "worker": command.worker_id}
