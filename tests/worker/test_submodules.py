@@ -76,6 +76,24 @@ def test_changes_that_a_submodule_has_not_committed_go_back_and_are_named_once_a
 
 
 @pytest.mark.promise("S18")
+@pytest.mark.parametrize("name", ["my lib", "süd"])
+def test_a_submodule_whose_name_git_quotes_keeps_no_accepted_work_back(home, tmp_path, name):
+    inner = make_repository(tmp_path / "inner")
+    git(home, *LOCAL, "submodule", "--quiet", "add", str(inner), name)
+    git(home, "commit", "--quiet", "-m", "a submodule", "--", name, ".gitmodules")
+    repository = find_repository(home)
+    assert repository is not None
+    made = tree(repository)
+    made.prepare()
+    git(made.cwd, *LOCAL, "submodule", "--quiet", "update", "--init")
+    (made.cwd / name / "a.txt").write_text("changed")
+    (made.cwd / "page.txt").write_text("p")
+    with pytest.raises(SentBack, match=rf"have not committed: {name}$"):
+        publish(made)
+    assert publish(made, accepted=made.epoch, mended=True).left_out.startswith(f"{name} with changes")
+
+
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize("where", ["config", ".gitmodules"])
 def test_what_nobody_wants_to_hear_of_a_submodule_is_not_published_either(begun, home, where):
     if where == "config":

@@ -153,11 +153,11 @@ class Publishing(Struct, frozen=True):
                 )
             read_in(repository, tree.path, commit)
             forget_merge(tree.path)
-            inner = self._refuse_uncommitted()
-            left = repository.run("status", "--porcelain", cwd=tree.path).splitlines()
+            left = self._status()
+            inner = self._refuse_uncommitted(left)
             if left := [line for line in left if line[3:] not in inner]:
                 raise ForReview(
-                    f"git does not take in all of its work: {_named(left)}",
+                    f"git does not take in all of its work: {_named(map(in_words, left))}",
                     f"look at it: {self._git} diff; git ls-files -v there tells which files git was told to "
                     "pass over; accepted, what git takes in is published",
                 )
@@ -406,11 +406,15 @@ class Publishing(Struct, frozen=True):
                 f"go on from there: {self._git} submodule update -- {in_shell(name)}",
             )
 
-    def _refuse_uncommitted(self) -> set[str]:
-        """What is changed within submodules reaches no commit of ours; those whose changes are left out."""
+    def _refuse_uncommitted(self, left: list[str]) -> set[str]:
+        """What is changed within submodules reaches no commit of ours; those whose changes are left out.
+
+        `left` is as `_status` tells it.
+        """
         tree, repository = self.tree, self.tree.repository
-        inner = unfinished(repository, tree.path, links(repository, tree.path))
-        if self.accepted is not None:
+        linked = links(repository, tree.path)
+        inner = unfinished(repository, tree.path, linked)
+        if self.accepted is not None or not linked:
             return inner
         if lost := tree.lost(self.droppings):
             raise SentBack(
@@ -418,7 +422,7 @@ class Publishing(Struct, frozen=True):
                 "move it out of there to where it belongs; if that is the submodule, then set it up first: "
                 f"{self._git} submodule update --init, and commit and push in it",
             )
-        seen = {line[3:] for line in repository.run("status", "--porcelain", "-z", cwd=tree.path).split("\0")}
+        seen = {line[3:] for line in left}
         if found := sorted(inner & seen):  # others are not to be heard of: they are named as left out
             first = in_shell(str(tree.path / found[0]))
             raise SentBack(
@@ -426,6 +430,11 @@ class Publishing(Struct, frozen=True):
                 f"commit and push them there, or undo them; look at them: git -C {first} status",
             )
         return set()
+
+    def _status(self) -> list[str]:
+        """What its tree has and HEAD has not: two letters each, a blank and the name, as it is."""
+        asked = ("status", "--porcelain", "-z", "--no-renames")
+        return [line for line in self.tree.repository.run(*asked, cwd=self.tree.path).split("\0") if line]
 
     def _refuse_conflicts(self, base: str, changed: Changed, staged: Staged) -> None:
         repository = self.tree.repository

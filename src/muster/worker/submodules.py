@@ -49,20 +49,24 @@ def left_behind(repository: Repository, path: Path, head: str, tree: str) -> dic
     """Submodules of `tree` that stay where they were while Muster has moved the rest to `head`, with the commit
     that others have published: theirs would be taken back, and nobody has meant that.
     """
-    starts = repository.run("log", "-g", "--format=%H", "HEAD", cwd=path).split()
-    raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", head, tree).split(
-        "\0"
-    )
-    found = {}
-    for said, name in zip(raw[::2], raw[1::2], strict=False):
+    raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", head, tree)
+    fields = iter(raw.split("\0"))
+    start, found = "", {}
+    for said, name in zip(fields, fields, strict=False):
         before, after, old, new, _ = said.removeprefix(":").split(" ")
         if not before == after == _GITLINK.strip() or not (path / name / ".git").exists():
             continue
-        begun = repository.ask("rev-parse", "--verify", "--quiet", f"{starts[-1]}:{name}") if starts else None
-        if begun is None or begun.stdout.strip() == old or _knows(repository, path / name, old, new):
-            continue
-        found[name] = old
+        start = start or _start(repository, path)
+        begun = repository.ask("rev-parse", "--verify", "--quiet", f"{start}:{name}").stdout.strip()
+        if begun != old and not _knows(repository, path / name, old, new):
+            found[name] = old
     return found
+
+
+def _start(repository: Repository, path: Path) -> str:
+    """The commit that the tree has begun with, as long as its log tells it; else its HEAD."""
+    entries = repository.run("log", "-g", "--format=%H", "HEAD", cwd=path).split()
+    return entries[-1] if entries else repository.run("rev-parse", "HEAD", cwd=path)
 
 
 def _knows(repository: Repository, inner: Path, old: str, new: str) -> bool:
