@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from repositories import git, publish, tree
 
@@ -62,3 +64,18 @@ def test_a_worker_that_is_killed_in_a_check_leaves_none_of_its_commits(made, hom
     again.prepare()
     publish(again)
     assert git(home, "diff", "--name-only", "main", BRANCH) == "page.txt"
+
+
+def test_a_check_finds_what_nobody_has_changed_as_it_was(made: Worktree) -> None:
+    """Else whatever builds by the times of files builds all of it anew."""
+    old = made.cwd / "a.txt"
+    os.utime(old, ns=(0, 10**18))
+    (made.cwd / "b.txt").write_text("b\n")
+    found: list[int] = []
+
+    def check() -> str:
+        found.append(old.stat().st_mtime_ns)
+        return ""
+
+    assert publish(made, check).changed
+    assert [*found, old.stat().st_mtime_ns] == [10**18] * 2

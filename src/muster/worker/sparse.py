@@ -34,6 +34,8 @@ def read_in(repository: Repository, path: Path, commit: str) -> None:
     if is_sparse(index.parent):
         lines = repository.run("ls-files", "-t", "-z", cwd=path).split("\0")
     repository.run("read-tree", commit, cwd=path)
+    # Else each file would count as changed until it is read, and a check would find all of them written anew.
+    repository.ask("update-index", "-q", "--refresh", cwd=path)
     _mark(repository, path, {line[len(_MARKED) :] for line in lines if line.startswith(_MARKED)}, index)
 
 
