@@ -53,13 +53,19 @@ def lost_commit(project: Path) -> None:
     (project / ".git" / "objects").mkdir()
 
 
+def cut_branch(project: Path) -> None:
+    """As a power cut leaves it."""
+    (project / ".git" / git(project, "symbolic-ref", "HEAD")).write_bytes(b"")
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
         (broken, "git says: bad config line"),
         (unknown_extension, "newthing"),
         (away, "git says: not a git repository"),
-        (lost_commit, "git says: "),
+        (lost_commit, "the commit of its HEAD is not there"),
+        (cut_branch, "ignoring broken ref"),
         (damaged, "git says: not a git repository"),
     ],
 )
@@ -119,6 +125,8 @@ def test_a_path_with_a_line_break_is_refused_in_words(tmp_path: Path) -> None:
 def test_a_mount_point_ends_the_search_as_it_ends_gits(tmp_path: Path, monkeypatch) -> None:
     folder = make_project(tmp_path / "project", config=CONFIG, plan=PLAN)
     (tmp_path / ".git").mkdir()
+    assert trees_of(Config(), Project(folder)) is None, "nothing was ever in that, and git passes it over"
+    (tmp_path / ".git" / "HEAD").touch()
     real = Path.stat
 
     def stat(self: Path, **more: bool) -> os.stat_result:

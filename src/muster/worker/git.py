@@ -299,7 +299,7 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     if lines[:1] == ["true"]:
         return None
     if found.returncode:
-        _refuse_unsound(probe, kept, found.stderr)
+        _refuse_unsound(probe, kept)
         return None
     if len(lines) != len(asked):
         raise _refusal(kept, "for its path has a line break in it", "give the folder another name")
@@ -319,20 +319,34 @@ def _git_of(here: Path) -> Path | None:
         for folder in (here, *here.parents):
             if folder.stat().st_dev != device:
                 return None
-            if os.path.lexists(folder / ".git"):  # a link that leads nowhere is a repository that is away
-                return folder / ".git"
+            kept = folder / ".git"
+            # A link that leads nowhere is a repository that is away; sandboxes leave folders with nothing in them.
+            if os.path.lexists(kept) and not _is_empty(kept):
+                return kept
     except OSError:  # nor can git look there
         return None
     return None
 
 
-def _refuse_unsound(probe: Repository, kept: Path, said: str) -> None:
+def _is_empty(folder: Path) -> bool:
+    """Nothing is or was in it, as far as that can be seen."""
+    try:
+        return not os.listdir(folder)
+    except OSError:
+        return False
+
+
+def _refuse_unsound(probe: Repository, kept: Path) -> None:
     """Raises GitRefused, but where there is no commit yet."""
     there = probe.ask("rev-parse", "--git-dir")
     if there.returncode:
         raise _refused(kept, there.stderr)
     if probe.ask("rev-parse", "--verify", "--quiet", "HEAD").returncode == 0:
-        raise _refused(kept, said)  # HEAD names a commit, and it is gone
+        raise _refusal(kept, "for the commit of its HEAD is not there", "git fsck tells what else is missing")
+    # As power cuts leave a branch; git takes that for one which has no commit yet.
+    broken = probe.ask("for-each-ref", "--count=1").stderr
+    if "broken ref" in broken:
+        raise _refused(kept, broken)
 
 
 def _refused(kept: Path, said: str) -> GitRefused:
