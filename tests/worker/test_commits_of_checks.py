@@ -66,7 +66,7 @@ def test_a_worker_that_is_killed_in_a_check_leaves_none_of_its_commits(made, hom
     assert git(home, "diff", "--name-only", "main", BRANCH) == "page.txt"
 
 
-def test_a_check_finds_what_nobody_has_changed_as_it_was(made: Worktree) -> None:
+def test_a_check_finds_what_nobody_has_changed_as_it_was(made):
     """Else whatever builds by the times of files builds all of it anew."""
     old = made.cwd / "a.txt"
     os.utime(old, ns=(0, 10**18))

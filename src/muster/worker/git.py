@@ -320,7 +320,7 @@ def _git_of(here: Path) -> Path | None:
             if folder.stat().st_dev != device:
                 return None
             kept = folder / ".git"
-            # A link that leads nowhere is a repository that is away; sandboxes leave folders with nothing in them.
+            # A link that leads nowhere is a repository that is away; sandboxes leave empty folders.
             if os.path.lexists(kept) and not _is_empty(kept):
                 return kept
     except OSError:  # nor can git look there
@@ -331,7 +331,7 @@ def _git_of(here: Path) -> Path | None:
 def _is_empty(folder: Path) -> bool:
     """Nothing is or was in it, as far as that can be seen."""
     try:
-        return not os.listdir(folder)
+        return not any(folder.iterdir())
     except OSError:
         return False
 

@@ -18,8 +18,8 @@ def shared_settings(repository: Repository) -> frozenset[str]:
 
 
 def changed_since(repository: Repository, before: frozenset[str]) -> str:
-    """What to tell people of it: names alone, because a value may be a secret, and without the logins of addresses
-    that are a part of some (`url.ADDRESS.insteadOf`); empty where nothing is changed.
+    """What to tell people of it: names alone, because a value may be a secret, and without the logins of the
+    addresses in some (`url.ADDRESS.insteadOf`); empty where nothing is changed.
     """
     lines = before ^ shared_settings(repository)
     names = sorted({readable(without_logins(line.partition("\n")[0])) for line in lines})
