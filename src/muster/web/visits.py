@@ -78,7 +78,8 @@ def done_of(request: Request, word: str) -> FormDone | None:
     if found is None or not hmac.compare_digest(found[3], _sealed(request, f"{found[1]}.{found[2]}")):
         return None
     at_ms = int(found[2])
-    return FormDone(found[1], at_ms) if 0 <= time.time() - at_ms / 1000 <= NOTE_S else None
+    # Another server has perhaps done it, whose clock is ahead of ours.
+    return FormDone(found[1], at_ms) if abs(time.time() - at_ms / 1000) <= NOTE_S else None
 
 
 def _sealed(request: Request, said: str) -> str:
