@@ -54,6 +54,24 @@ def test_what_its_person_was_to_mend_is_taken_as_it_is_and_named(run: Crew) -> N
 
 
 @pytest.mark.promise("S18")
+def test_what_a_worker_finds_in_a_tree_later_was_not_shown(home: Path, repository: Repository) -> None:
+    """As one far away keeps, as it starts, what lies in trees of attempts that nobody runs any more."""
+    first = tree(repository, "t")
+    first.prepare()
+    (first.cwd / "a.txt").write_text("good\n")
+    work = first.keep()
+    assert work is not None
+    first.show_to_people(work.commit)
+    (first.cwd / "a.txt").write_text("BAD\n")
+    first.keep()
+    again = tree(repository, "t", epoch=2)
+    again.prepare(merge=False, shown=1)
+    with pytest.raises(ForReview, match=r"changed a\.txt since"):
+        publish(again, accepted=1)
+    assert git(home, "branch", "--list", again.plan_branch.name) == ""
+
+
+@pytest.mark.promise("S18")
 def test_who_is_killed_while_it_publishes_makes_nothing_else_of_it(
     home: Path, repository: Repository
 ) -> None:

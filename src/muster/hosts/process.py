@@ -212,10 +212,7 @@ class LocalProcess:
 
     @property
     def talks(self) -> bool:
-        """Whether more may be said to it: it is not known to have ended, and nobody has hung up."""
-        return (
-            self._code is None and self._speech is not None and not (self._speech.ends or self._speech.closed)
-        )
+        return self._code is None and (to := self._speech) is not None and not (to.ends or to.closed)
 
     def say(self, data: bytes) -> bool:
         """To a process that is talked to.  False where it does not listen, or has not taken what came before."""

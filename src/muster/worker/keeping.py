@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from muster.hosts.full_disk import full_disk
 from muster.model import commands as c
+from muster.model.states import JUDGED
 from muster.worker.commits import Work
 from muster.worker.git import DiskFull
 from muster.worker.orders import Orders
@@ -37,7 +38,7 @@ class Keeping(Struct, frozen=True):
         it waits in vain, and with it what the server says to work that it is sent.
         """
         if not isinstance(word, c.Complete):
-            work, full = self.keep_if_room()
+            work, full = self.keep_if_room(judged=isinstance(word, c.Fail) and word.kind in JUDGED)
             return work, word if full is None else self.words.left(word, full, self.workdir.cwd)
         until_s, told = time.monotonic() + self.longest_s, False
         while True:
@@ -52,9 +53,9 @@ class Keeping(Struct, frozen=True):
                     self.workdir.keep_later()
                     raise
 
-    def keep_if_room(self) -> tuple[Work | None, DiskFull | None]:
+    def keep_if_room(self, *, judged: bool = False) -> tuple[Work | None, DiskFull | None]:
         try:
-            return self.workdir.keep(), None
+            return self.workdir.keep(judged=judged), None
         except DiskFull as error:
             log.warning("the work in %s is in no commit yet: %s", self.workdir.cwd, error)
             self.workdir.keep_later()

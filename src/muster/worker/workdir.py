@@ -60,8 +60,11 @@ class Workdir(Protocol):
     def decide(self, paths: Sequence[str]) -> None:
         """These files of a merge that is under way here are right as they lie here.  Never raises."""
 
-    def keep(self, *, whole: bool = False) -> Work | None:
-        """Puts away what the attempt has left; `whole`: returns once whoever publishes it can have it.
+    def keep(self, *, whole: bool = False, judged: bool = False) -> Work | None:
+        """Puts away what the attempt has left.
+
+        `whole`: returns once whoever publishes it can have it.  `judged`: people are shown it as it is now, and
+        accept that.
 
         Raises DiskFull where there is no room for it, and with `whole` what the server has to say; else nothing.
         """
@@ -103,7 +106,7 @@ class Folder:
 
     def decide(self, paths: Sequence[str]) -> None: ...
 
-    def keep(self, *, whole: bool = False) -> Work | None:  # noqa: ARG002 - there is nothing to put away
+    def keep(self, *, whole: bool = False, judged: bool = False) -> Work | None:  # noqa: ARG002 - there is none
         return None
 
     def keep_later(self) -> None: ...
@@ -201,10 +204,12 @@ class Tree(Struct):
             # Nothing is decided by that: it is asked again.
             log.warning("what is decided on %s could not be noted: %s", ", ".join(paths), error)
 
-    def keep(self, *, whole: bool = False) -> Work | None:
+    def keep(self, *, whole: bool = False, judged: bool = False) -> Work | None:
         upstream = self.rules.upstream
         try:
             work = self.tree.keep()
+            if work is not None and judged:
+                self.tree.show_to_people(work.commit)
             if work is not None and self.settings is not None:
                 work = work._replace(besides=changed_since(self.tree.repository, self.settings))
             if work is None or upstream is None:

@@ -15,14 +15,7 @@ from msgspec import Struct
 from muster.hosts.plain_files import read_plain, replace_plain
 from muster.model.errors import MusterError
 from muster.model.file_names import in_words
-from muster.model.refs import (
-    AttemptRefs,
-    attempt_refs,
-    kept_ref,
-    kept_refs,
-    own_refs,
-    task_branch,
-)
+from muster.model.refs import AttemptRefs, attempt_refs, kept_ref, kept_refs, own_refs, task_branch
 from muster.worker.bases import base_now
 from muster.worker.commits import NOBODY, SHORT_HASH_CHARS, Signature, Work, difference, stage
 from muster.worker.conflicts import conflicts, lying, resolve
@@ -206,8 +199,13 @@ class Worktree(Struct, frozen=True):
             return begun and self._keep(begun, admin)
 
     def left_by(self, epoch: int) -> str | None:
-        """The commit with all that this attempt has left, where one is known."""
-        return self.repository.commit_of(self._refs(epoch).kept)
+        """The commit with all that this attempt has left, as people were shown it, where one is known."""
+        kept = self._refs(epoch).kept
+        return self.repository.commit_of(f"{kept}-shown") or self.repository.commit_of(kept)
+
+    def show_to_people(self, commit: str) -> None:
+        """What they judge, and accept, whatever is found in the tree later."""
+        self.repository.run("update-ref", f"{self.kept}-shown", commit)
 
     def check_work_of(self, epoch: int, elsewhere: str = "") -> None:
         """Call once prepared.  Raises WorkMissing where nothing is known of its work, but perhaps where it is."""
