@@ -216,6 +216,10 @@ def test_a_name_that_there_is_not_leads_to_the_tasks_and_is_said(
         assert "No title has it either" in shown.text
         assert len(rows(shown.text)) == 20
         assert "Not understood" not in shown.text and "missed" not in link(shown.text, "Cancel…")
+    for much in (499, 500, 501, 3000):
+        shown = reader.get(f"/find?q={'x' * much}")
+        assert shown.status == 200 and "Not found: there is no task" in unescape(shown.text), much
+        assert "Not understood" not in shown.text and link(shown.text, "Cancel…")
     assert reader.get("/find?q=").path == "/tasks"
     assert reader.get("/find?q=api").path == "/plans/api"
     number = numbers["web/t7"]

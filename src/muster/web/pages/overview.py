@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
 from urllib.parse import quote
 
-from msgspec import Meta
 from msgspec.structs import replace
 
 from muster.model.errors import Ambiguous, NotFound
@@ -74,8 +72,12 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
     )
 
 
+ASKED_CHARS_MAX = 500
+"""Of a name that is looked for: what is longer is the name of nothing."""
+
+
 class FindQuery(Query, frozen=True, kw_only=True):
-    q: Annotated[str, Meta(max_length=500)] = ""
+    q: str = ""
 
 
 @routes.get("/find")
@@ -83,7 +85,7 @@ async def find(web: Backend, request: Request, query: FindQuery) -> Reply:  # no
     """The page of the plan or the task of that name, or of the one task whose name begins so; else the tasks with
     that in their titles, and all tasks where none has it.
     """
-    asked = query.q.strip()
+    asked = query.q.strip()[:ASKED_CHARS_MAX]
     try:
         found = await place_of(web, asked) if asked else "/tasks"
     except NotFound:

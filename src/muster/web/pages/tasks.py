@@ -25,7 +25,7 @@ from muster.web.artifacts import artifacts, content
 from muster.web.backend import Backend
 from muster.web.http import Reply, Request, decode_query
 from muster.web.pages.live import live_of
-from muster.web.pages.overview import DoneQuery, why_missed
+from muster.web.pages.overview import ASKED_CHARS_MAX, DoneQuery, why_missed
 from muster.web.routes import Routes
 from muster.web.task_words import DELAYED, statuses_of
 from muster.web.tasks import TasksQuery, filter_of, next_page
@@ -55,7 +55,7 @@ SHOWN_AS: dict[str, tuple[str, ...]] = {
 
 class TablePageQuery(TasksQuery, frozen=True, kw_only=True):
     done: str = ""
-    missed: Annotated[str, Meta(max_length=500)] = ""
+    missed: Annotated[str, Meta(max_length=ASKED_CHARS_MAX)] = ""
     """What was looked for by its name, and has led here."""
     view: Annotated[str, Meta(pattern=patterns.VIEW.regex)] = ""
     """`board`: in columns."""
