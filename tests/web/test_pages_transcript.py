@@ -299,3 +299,24 @@ def test_an_address_does_not_make_the_server_read_all_that_was_printed(
         assert shown.status == 200
     assert asked == []
     assert printing.whole()[-1] == f"line {LINES - 1}" and max(asked) < 500_000
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_open_line_that_cannot_be_read_again_leaves_a_row(
+    printing: Printing, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    printing.print(b"line 0\n" + b"x" * 20_000)
+    assert gaps(printing.news()) == []
+    if kept:
+        monkeypatch.setattr(transcript, "OPEN_BYTES_MAX", 10_000)
+    else:
+
+        async def log_part(*_: Any) -> list[Any]:
+            return []
+
+        monkeypatch.setattr(StoredReads, "log_part", log_part)
+    printing.print(b"y\nline 2\n")
+    told = printing.news()
+    assert gaps(told) == ["The beginning of what comes next on stdout is not shown here."]
+    assert lines(told)[-1] == "line 2"
+    assert gaps(printing.news()) == [], "it is said once"

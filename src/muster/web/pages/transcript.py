@@ -162,6 +162,9 @@ class _Reading:
         for stream, (begin, end) in shown.spans.items():
             begun = await self._between(stream, begin, end) if begin is not None else b""
             self._streams.resume(stream, (begin if begun is not None else None, end), begun or b"")
+            if begun is None:  # it is not told either once it has ended
+                words = f"The beginning of what comes next on {stream} is not shown here."
+                self.rows.append(gap(f"{shown.after}.{stream}.open", words))
 
     async def take(self, chunks: _Chunks) -> None:
         for place, chunk in chunks:
