@@ -81,6 +81,19 @@ def test_the_plan_is_written_shown_and_not_added(cli, empty, said):
     assert (empty.root / "billing.plan.md").read_text() == text
 
 
+def test_where_git_refuses_it_goes_on_without_a_copy_if_agents_use_no_repository(cli, empty, said):
+    answers(said, GOOD)
+    with (empty.root / ".git" / "config").open("a") as file:
+        file.write("[user\n")
+    refused = cli("plan", "from", "Bill our customers")
+    assert refused.code == 1 and "worktrees = false" in refused.err and not (said / "prompt-1").exists()
+    with (empty.root / "muster.toml").open("a") as file:
+        file.write("[git]\nworktrees = false\n")
+    done = cli("plan", "from", "Bill our customers")
+    assert done.code == 0 and (empty.root / "billing.plan.md").exists(), done.err
+    assert "You are in a copy" not in (said / "prompt-1").read_text()
+
+
 def test_it_is_added_where_that_is_said(cli, empty, said):
     answers(said, GOOD)
     done = cli("plan", "from", "x", "--add")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from pathlib import Path
 import pytest
 from git_projects import commit_first, git, make_project
 
+from muster.app.direct import direct
 from muster.app.parts import trees_of
+from muster.client.http import ClientRequest
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.states import TaskStatus
@@ -20,6 +23,7 @@ from muster_command import run_muster as muster
 CONFIG = 'agent = "w"\n[agents.w]\ncommand = ["sh", "-eu"]\nprompt = "script"\nwrites = true\n'
 PLAN = "# Git\n- [ ] One {#one}\n  echo 1 > one.txt\n"
 MORE = PLAN + "- [ ] Two {#two after=one}\n  cat one.txt > two.txt\n"
+ADD = ("task", "add", "Three", "--plan", "git", "--key", "three", "--prompt", "echo 3")
 
 
 @pytest.fixture
@@ -157,13 +161,83 @@ def test_a_plan_that_has_a_branch_does_not_go_on_without_it(
     assert up.returncode == 1 and "nothing was started" in up.stderr, up
 
 
-def test_who_only_looks_is_told_and_what_would_change_is_refused(project: Path) -> None:
+def test_a_repository_that_was_begun_anew_needs_no_commit_unless_a_tree_is_left(project: Path) -> None:
     assert muster(project, "run", "plan.md").returncode == 0
+    shutil.rmtree(project / ".git")
+    trees = project / ".muster" / "worktrees"
+    assert trees.is_dir() and not [*trees.iterdir()]
+    git(project, "init", "--quiet")
+    (trees / "1").mkdir()
+    with pytest.raises(GitRefused):
+        trees_of(Config(), Project(project))
+    (trees / "1").rmdir()
+    assert trees_of(Config(), Project(project)) is None
+    again = muster(project, "task", "retry", "one")
+    assert again.returncode == 0 and not again.stderr, again
+
+
+def without_git(project: Path) -> dict[str, str]:
+    folder = project.parent / "bin"
+    folder.mkdir()
+    return {**os.environ, "PATH": str(folder)}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"), [(broken, "git says: bad config line"), (without_git, "git is not on the PATH")]
+)
+def test_what_needs_no_tree_is_done_with_a_note(
+    project: Path, spoil: Callable[[Path], dict[str, str] | None], words: str
+) -> None:
+    assert muster(project, "run", "plan.md").returncode == 0
+    env = spoil(project)
+    (project / "plan.md").write_text(MORE.replace("[ ] One", "[x] One"))
+    done = [
+        muster(project, *command, env=env)
+        for command in (
+            ("status",),
+            ("task", "list"),
+            ("why", "one"),
+            ("plan", "add", "plan.md"),
+            ADD,
+            ("task", "cancel", "three"),
+            ("budget", "git", "3"),
+            ("task", "retry", "one"),
+        )
+    ]
+    for one in done:
+        assert one.returncode == 0 and one.stderr.startswith("note: ") and words in one.stderr, one
+        assert one.stderr.count(words) == 1 and "worktrees = false" in one.stderr
+    listed = {
+        one["key"]: one["status"] for one in json.loads(muster(project, "task", "list", "--json").stdout)
+    }
+    assert listed == {
+        "one": TaskStatus.PENDING,
+        "two": TaskStatus.PENDING,
+        "three": TaskStatus.CANCELLED,
+    }
+
+
+def test_what_needs_a_tree_is_refused_and_changes_nothing(project: Path) -> None:
+    assert muster(project, "run", "plan.md").returncode == 0
+    assert muster(project, *ADD).returncode == 0
     broken(project)
-    for looks in (("status",), ("task", "list"), ("why", "one")):
-        done = muster(project, *looks)
-        assert done.returncode == 0 and done.stderr.startswith("note: "), done
-        assert "git says: bad config line" in done.stderr and "mend that" in done.stderr
-    retried = muster(project, "task", "retry", "one")
-    assert retried.returncode == 1 and "git says: bad config line" in retried.stderr, retried
-    assert f'"status": "{TaskStatus.COMPLETED}"' in muster(project, "task", "list", "--json").stdout
+    before = muster(project, "task", "show", "three", "--json").stdout
+    ran = muster(project, "task", "run", "git/three")
+    assert ran.returncode == 1 and "nothing was started" in ran.stderr, ran
+    assert before == muster(project, "task", "show", "three", "--json").stdout
+    for needs in (("plan", "merge", "git"), ("worktree", "clear")):
+        done = muster(project, *needs)
+        assert done.returncode == 1 and "git says: bad config line" in done.stderr, done
+    with direct(Project(project)) as owner:
+        status, told = owner.request(ClientRequest("GET", "/api/v1/plans/git/diff"))
+    assert status == GitRefused.http_status and b"git says: bad config line" in told
+
+
+def test_a_way_out_is_named_only_where_it_is_one(project: Path) -> None:
+    assert muster(project, "run", "plan.md").returncode == 0
+    (project / "muster.toml").write_text(f"{CONFIG}[git]\nworktrees = false\n")
+    broken(project)
+    for needs in (("plan", "merge", "git"), ("worktree", "clear")):
+        done = muster(project, *needs)
+        assert done.returncode == 1 and "hint  mend that" in done.stderr, done
+        assert "worktrees = false" not in done.stderr

@@ -111,11 +111,12 @@ class Owner:
         self._config = config
         self._host = LocalHost()
         self.refused: GitRefused | None = None
-        """Why git gives no repository: who has this owner for one command only looks."""
+        """Why git gives no repository: an owner for one command does without, but for what needs one."""
         self._repository = self._found()
         agents = config.agents.values()
-        self._in_reach = self._repository is None or any(a.workdir == PROJECT_WORKDIR for a in agents)
-        writers = config.writers if self._repository is None else frozenset()
+        shared = self._repository is None and self.refused is None
+        self._in_reach = shared or any(a.workdir == PROJECT_WORKDIR for a in agents)
+        writers = config.writers if shared else frozenset()
         self._policy = policy_of(config, self._host.hostname, writers=writers)
         self.clock = clock or SystemClock(self._host.boot_id)
         self.started_at_ms = self.clock.now().wall_ms
@@ -137,6 +138,12 @@ class Owner:
                 raise
             self.refused = error
             return None
+
+    def _needed(self) -> Repository | None:
+        """For what cannot do without one.  Raises GitRefused."""
+        if self.refused is not None:
+            raise self.refused
+        return self._repository
 
     async def __aenter__(self) -> Self:
         """Raises OwnerUnavailable where another owner holds the store, StoreFault where it cannot be used,
@@ -246,19 +253,21 @@ class Owner:
 
     @functools.cached_property
     def far_git(self) -> FarGit | None:
-        if self._repository is None:
+        """Raises GitRefused."""
+        if (repository := self._needed()) is None:
             return None
         from muster.app.far_git import LocalGit  # only for workers of other hosts
 
-        return LocalGit(self._repository, self._project)
+        return LocalGit(repository, self._project)
 
     @functools.cached_property
     def works(self) -> Works | None:
-        if self._repository is None:
+        """Raises GitRefused."""
+        if (repository := self._needed()) is None:
             return None
         from muster.app.works import LocalWorks  # only for those who look at pages
 
-        return LocalWorks(self._repository, self._project)
+        return LocalWorks(repository, self._project)
 
     async def change_key(self) -> None:
         self._keys.take_new_key()

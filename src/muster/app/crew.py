@@ -74,11 +74,11 @@ def refuse_early(project: Project, config: Config, workers: int) -> None:
     if workers:
         agents_of(config, project)
     _refuse_server(project)
-    _refuse_git(project, config)
+    refuse_git(project, config)
     refuse_host(project, shares_store=config.serve.shared)
 
 
-def _refuse_git(project: Project, config: Config) -> None:
+def refuse_git(project: Project, config: Config) -> None:
     """Raises GitRefused."""
     try:
         repository_of(config, project)

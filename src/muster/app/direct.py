@@ -15,7 +15,7 @@ from muster.client.http import ClientRequest
 from muster.config.identity import refuse_host
 from muster.config.project import Project
 from muster.config.settings import Config
-from muster.model.errors import BadConfig, MusterError, NotFound, OwnerUnavailable
+from muster.model.errors import BadConfig, NotFound, OwnerUnavailable
 from muster.ports.runtime import EVENTS
 from muster.web.app import build
 from muster.web.http import Peer, Request, Stream
@@ -35,7 +35,8 @@ class DirectTransport:
         refuse_host(project, shares_store=config.serve.shared)
         self._loop = asyncio.new_event_loop()
         self._owner = Owner(project, config, long_lived=False)
-        self.wrong: MusterError | None = wrong or self._owner.refused
+        self.wrong = wrong
+        self.refused = None if wrong is not None else self._owner.refused  # they may want none of it
         try:
             self._loop.run_until_complete(self._owner.__aenter__())
         except BaseException:
@@ -70,7 +71,7 @@ class DirectTransport:
 
     def _refuse_wrong(self) -> None:
         """Raises BadConfig, once, where the settings cannot be read: nothing is changed by them, and what they
-        alone have is not said to be nothing.  Raises GitRefused likewise."""
+        alone have is not said to be nothing."""
         wrong, self.wrong = self.wrong, None
         if wrong is not None:
             raise wrong
@@ -93,8 +94,9 @@ class DirectTransport:
 def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Iterator[DirectTransport]:
     """For a command while no owner is up.  Raises OwnerUnavailable where one has come up meanwhile.
 
-    Who only looks is warned of settings that cannot be read, and of a repository that git refuses; a change, and
-    a look at what stands in settings alone, is refused with BadConfig or GitRefused.
+    Who only looks is warned of settings that cannot be read; a change, and a look at what stands in settings
+    alone, is refused with BadConfig.  Of a repository that git refuses all are warned: only agents need one, and
+    what shows or moves their work.
     """
     config, wrong = Config(), None
     try:
@@ -105,7 +107,8 @@ def direct(project: Project, warn: Callable[[str], None] = log.warning) -> Itera
     try:
         yield transport
         if transport.wrong is not None:
-            said = transport.wrong
-            warn(said.message if said is wrong else f"{said.message}; {said.hint}")
+            warn(transport.wrong.message)
+        if transport.refused is not None:
+            warn(f"{transport.refused.message}; {transport.refused.hint}")
     finally:
         transport.close()

@@ -25,7 +25,7 @@ from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
 from muster.model.rows import NOTHING_SPECIAL, WorkerRow
-from muster.worker.git import GitRefused, Repository, find_repository
+from muster.worker.git import GitRefused, Repository, find_repository, git_of
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE, NOT_LET_IN
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
@@ -42,6 +42,17 @@ def readers_of(config: Config) -> Callable[[str], Reader]:
     return of
 
 
+_WITHOUT = "or `worktrees = false` below [git] of muster.toml, for agents that work in the folder itself"
+
+
+def repository_for_agents(config: Config, root: Path) -> Repository | None:
+    """As find_repository; where git refuses it, with what else whoever starts agents may do."""
+    try:
+        return find_repository(root, config.git.author)
+    except GitRefused as error:
+        raise GitRefused(error.message, f"{error.hint}; {_WITHOUT}") from error
+
+
 def repository_of(config: Config, project: Project) -> Repository | None:
     """Where tasks get working trees of their own; None: all work in the project's folder.
 
@@ -49,16 +60,28 @@ def repository_of(config: Config, project: Project) -> Repository | None:
     """
     if not config.git.worktrees:
         return None
-    found = find_repository(project.root, config.git.author)
-    if found is None and project.worktrees_dir.is_dir() and not project.far_repository_dir.exists():
+    found = repository_for_agents(config, project.root)
+    if found is None and _had_trees(project) and not project.far_repository_dir.exists():
         raise GitRefused(
             f"tasks of {project.root} have worked in trees of its git repository, and it is in none with a "
             "commit any more: those after them would not have what they have made",
-            "put .git back; or `worktrees = false` below [git] of muster.toml, for agents that work in the "
-            "folder itself",
+            f"put .git back; {_WITHOUT}",
         )
     lease_s = max(map(config.lease_of, config.agents.values()))
     return found and replace(found, project=look(project).id, lease_s=lease_s)
+
+
+def _had_trees(project: Project) -> bool:
+    """Tasks have worked in a repository that is away: an empty one in its place was begun on purpose.
+
+    Not where a tree is there still, which is of the one before.
+    """
+    folder = project.worktrees_dir
+    try:
+        trees = any(entry.is_dir() for entry in folder.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return trees or git_of(project.root.resolve()) is None
 
 
 def trees_of(config: Config, project: Project) -> Trees | None:

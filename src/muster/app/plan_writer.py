@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from muster.app.agent_check import Tried, Watch, ask_agent, failure_hint, scratch
 from muster.app.interrupts import as_ctrl_c
+from muster.app.parts import repository_for_agents
 from muster.app.settings import KINDS
 from muster.config.settings import COMMAND, AgentConfig, Config
 from muster.model.errors import BadInput, BadPlan, NotFound
@@ -21,7 +22,7 @@ from muster.model.wording import near
 from muster.plans.answers import NAME, TASKS_MAX, Allowed, read_answer
 from muster.plans.importers.writing import WrittenPlan
 from muster.ports.agent import Agent, AttemptFolder, Failed, Job
-from muster.worker.git import find_repository
+from muster.worker.git import GitRefused, Repository
 
 CORRECTIONS_MAX = 2
 MATERIAL_CHARS_MAX = 200_000
@@ -115,7 +116,7 @@ def ask_for_plan(
     agent.check()
     written = {one.name for one in config.agents.values() if one.prompt != "script"}
     allowed = Allowed(written, config.profiles)
-    with _copy_of(root) as (folder, work, place):
+    with _copy_of(config, root) as (folder, work, place):
         job = Job(
             task_id=0,
             epoch=0,
@@ -164,15 +165,15 @@ def _prompt(material: str, place: str, allowed: Allowed) -> str:
 
 
 @contextmanager
-def _copy_of(root: Path) -> Iterator[tuple[Path, Path, str]]:
+def _copy_of(config: Config, root: Path) -> Iterator[tuple[Path, Path, str]]:
     """A folder that is thrown away, where in it to work, and what to say of that.
 
     What is committed is there to be read.  The user's checkout and repository have no part in it, so nothing that
-    an agent does there, or leaves behind, reaches them.
+    an agent does there, or leaves behind, reaches them.  Raises GitRefused, but where agents use no repository.
     """
     with as_ctrl_c(), scratch("muster-plan-") as folder:
         work = folder / "work"
-        repository = find_repository(root)
+        repository = _repository(config, root)
         if repository is None:
             work.mkdir()
             yield folder, work, ""
@@ -182,3 +183,12 @@ def _copy_of(root: Path) -> Iterator[tuple[Path, Path, str]]:
         place = work / repository.prefix
         place.mkdir(parents=True, exist_ok=True)  # nothing of it may be committed yet
         yield folder, place, _COPY
+
+
+def _repository(config: Config, root: Path) -> Repository | None:
+    try:
+        return repository_for_agents(config, root)
+    except GitRefused:
+        if config.git.worktrees:
+            raise
+        return None

@@ -29,7 +29,7 @@ from muster.cli.plan_changes import find_out, tell
 from muster.cli.plan_takers import show_takers
 from muster.client.api import Api, plan_path
 from muster.config.project import Project, find_project
-from muster.config.settings import Config
+from muster.config.settings import PROJECT_WORKDIR, Config
 from muster.model.edits import PlanDocument, is_barrier
 from muster.model.errors import BadInput, BadPlan, Conflict, MusterError
 from muster.model.json_value import Json
@@ -311,12 +311,17 @@ def plan_body(
 
 def _in_reach(document: PlanDocument, config: Config, project: Project) -> bool:
     """Whether agents work where the file is; it takes a look at git, so only where a box is ticked."""
-    from muster.app.parts import trees_of
+    from muster.app.parts import repository_of
+    from muster.worker.git import GitRefused
 
     if not any(task.done for task in document.tasks):
         return False
-    trees = trees_of(config, project)
-    return trees is None or bool(trees.here)
+    if any(agent.workdir == PROJECT_WORKDIR for agent in config.agents.values()):
+        return True
+    try:
+        return repository_of(config, project) is None
+    except GitRefused:
+        return False  # none works there instead
 
 
 def add_plan(api: Api, content: Json, say: Callable[[str], None], *, update: bool = False) -> str:

@@ -13,6 +13,7 @@ from muster.cli.fields import print_one
 from muster.cli.output import clean, listed, ref_of, shell_word
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, Waiting
 from muster.client.api import task_path
+from muster.config.project import Project
 from muster.model.errors import Ambiguous, IllegalMove, NotFound, Unavailable
 from muster.model.json_value import Json
 from muster.model.states import FINAL, HELD, PauseReason, TaskStatus
@@ -53,6 +54,8 @@ def refuse(task: Json) -> None:
 
 def run_now(args: argparse.Namespace, context: Context, task: Json) -> int:
     refuse(task)
+    if context.direct:
+        _refuse_git(context.project)
     if task["status"] not in HELD:
         if task["nextAttemptAtMs"] is not None:
             context.post(task_path(task["id"], "retry"))
@@ -66,6 +69,14 @@ def run_now(args: argparse.Namespace, context: Context, task: Json) -> int:
     tasks = waiting.tasks([task["id"]])
     print_one(args, listed(*tasks), lambda _: None)
     return waiting.code(tasks)
+
+
+def _refuse_git(project: Project) -> None:
+    """Before anything is changed for it: raises GitRefused."""
+    from muster.app.crew import refuse_git
+    from muster.app.settings import load_config
+
+    refuse_git(project, load_config(project.root))
 
 
 def run_alone(args: argparse.Namespace, context: Context, task: Json) -> int:

@@ -288,7 +288,7 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     """
     here = root.resolve()
     # Most commands ask: without git's own look where there is nothing to be seen, which takes a process.
-    if not root.is_dir() or (kept := _git_of(here)) is None:
+    if not root.is_dir() or (kept := git_of(here)) is None:
         return None
     if shutil.which("git") is None:
         raise _refusal(kept, "for git is not on the PATH", "install git")
@@ -309,7 +309,7 @@ def find_repository(root: Path, author: str = "") -> Repository | None:
     return Repository(top, (root / lines[1]).resolve(), here.relative_to(top), Committer(root, author))
 
 
-def _git_of(here: Path) -> Path | None:
+def git_of(here: Path) -> Path | None:
     """What would be a repository's own folder, or name it, where git looks for one: not beyond a mount point.
 
     Only that tells what git refuses from what is not there: it has the same words for both.
@@ -358,7 +358,4 @@ def _refused(kept: Path, said: str) -> GitRefused:
 
 
 def _refusal(kept: Path, why: str, fix: str) -> GitRefused:
-    return GitRefused(
-        f"{kept} cannot be used, {why}",
-        f"{fix}; or `worktrees = false` below [git] of muster.toml, for agents that work in the folder itself",
-    )
+    return GitRefused(f"{kept} cannot be used, {why}", fix)
