@@ -118,3 +118,13 @@ def test_what_one_key_does_not_take_back_is_asked_first():
     state.chosen = 2
     assert pressed(state, "r") == [] and DONE_AGAIN in state.dialog.says
     assert pressed(state, "n") == [] and state.message == "nothing was changed"
+
+
+def test_many_are_warned_of_as_on_the_pages():
+    done, reviewed = task(1), task(2, "PAUSED", actions=["accept", "resume"])
+    state = listed(done)
+    state.show(news([task(1, "COMPLETED", actions=["retry"]), reviewed]))
+    pressed(state, "*r")
+    assert "Already done, and done again by this: 1 task." in state.dialog.says
+    pressed(state, ["n", *"*u"])
+    assert "For you to review, and sent back by this: 1 task." in state.dialog.says

@@ -5,7 +5,9 @@ Whether an action is possible now is not said here: the engine tells it with eac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 from muster.model.errors import Conflict
@@ -13,6 +15,7 @@ from muster.model.json_value import Json
 from muster.model.shown import used_up
 from muster.model.spending import BUDGET
 from muster.model.states import FINAL, HELD, TaskStatus
+from muster.model.wording import counted
 
 
 class FormField(NamedTuple):
@@ -28,6 +31,17 @@ class FormField(NamedTuple):
     """What it takes, in words."""
 
 
+class Enough(IntEnum):
+    """How little is enough for an action: the more of it is lost by a slip of the hand, the more it takes."""
+
+    KEY = auto()
+    """One press, in the watch: what the same key takes back, or what does no harm."""
+    DRAG = auto()
+    """Of its card to another column, which another drag takes back."""
+    BUTTON = auto()
+    """With its name on it."""
+
+
 class Action(NamedTuple):
     label: str
     fields: tuple[FormField, ...] = ()
@@ -40,6 +54,10 @@ class Action(NamedTuple):
     """What those are called with which it was done, of BULK."""
     told: str = "done"
     """What has become of it once it was accepted."""
+    enough: Enough = Enough.DRAG
+    """Where it warns of nothing."""
+    of_many: str = ""
+    """What else is said of those tasks that it warns of, where it is for many."""
 
     @property
     def asks(self) -> bool:
@@ -58,10 +76,10 @@ TASK_ACTIONS: dict[str, Action] = {
             FormField("always", "For all tasks of the plan", flag=True),
         ),
     ),
-    "accept": Action("Accept the result", done="Accepted"),
-    "resume": Action("Resume", (_NOTE,), done="Resumed"),
+    "accept": Action("Accept the result", done="Accepted", enough=Enough.BUTTON),
+    "resume": Action("Resume", (_NOTE,), done="Resumed", enough=Enough.KEY),
     "retry": Action("Retry", (_NOTE, FormField("fresh", "From the start", flag=True)), done="Retried"),
-    "pause": Action("Pause", as_seen=False, done="Paused"),
+    "pause": Action("Pause", as_seen=False, done="Paused", enough=Enough.KEY),
     "cancel": Action(
         "Cancel", (_REASON,), "It is ended now, also where its agent is at work.", done="Cancelled"
     ),
@@ -79,6 +97,7 @@ _SEND_BACK = Action(
     (_NOTE,),
     "Its agent goes on; a note tells it why.",
     done=TASK_ACTIONS["resume"].done,
+    of_many="For you to review, and sent back by this",
 )
 
 
@@ -88,8 +107,16 @@ def task_action(name: str, task: Json) -> Action:
     if name == "resume" and "accept" in task["actions"]:
         return _SEND_BACK
     if name == "retry" and task["status"] == TaskStatus.COMPLETED:
-        return found._replace(warns=DONE_AGAIN)
+        return found._replace(warns=DONE_AGAIN, of_many="Already done, and done again by this")
     return found
+
+
+def action_for_all(name: str, tasks: Iterable[Json]) -> Action:
+    """As it is for all of these: it warns of what it would warn of for one of them.  Raises KeyError."""
+    found = TASK_ACTIONS[name]
+    some = Counter(says for task in tasks if (says := task_action(name, task).of_many))
+    told = (f"{says}: {counted(number, 'task')}." for says, number in some.items())
+    return found._replace(warns=" ".join(filter(None, (found.warns, *told))))
 
 
 BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
@@ -97,8 +124,8 @@ BULK = ("retry", "resume", "pause", "accept", "skip", "cancel", "archive")
 BULK_MAX = 500
 """... and for how many."""
 PLAN_ACTIONS = {
-    "pause": Action("Pause"),
-    "resume": Action("Resume"),
+    "pause": Action("Pause", enough=Enough.KEY),
+    "resume": Action("Resume", enough=Enough.KEY),
     "cancel": Action(
         "Cancel", (FormField("reason", "Why?", long=True),), "All of it that has not ended is ended now."
     ),
@@ -114,7 +141,7 @@ RAISE_BUDGET = Action(
 SEEN_EVENT = "seenEvent"
 """As the cancel of a plan calls the newest event that was seen of it."""
 
-POOL_ACTIONS = {"open": Action("Try it again")}
+POOL_ACTIONS = {"open": Action("Try it again", enough=Enough.KEY)}
 """Of a provider that a person has seen to."""
 
 

@@ -18,9 +18,10 @@ from muster.model.forms import (
     PLAN_ACTIONS,
     POOL_ACTIONS,
     SEEN_EVENT,
-    TASK_ACTIONS,
     Action,
+    Enough,
     FormField,
+    action_for_all,
     body_of_form,
     task_action,
 )
@@ -31,8 +32,6 @@ TEXT_CHARS_MAX = 10_000
 NOTHING = "nothing was changed"
 _QUESTION = -1
 _ALLOW, _DENY = "y", "n"
-AT_ONCE = frozenset({"pause", "resume", "open"})
-"""What the same key takes back, or what does no harm."""
 COMING = "coming"
 """Asks what a merge would bring."""
 NAMED_MAX = 8
@@ -239,7 +238,7 @@ def _of_plan_seen(wanted: Action, row: Json) -> Callable[[Mapping[str, str]], Js
 def dialog_of_all(action: str, rows: Sequence[Json]) -> Dialog:
     """What is asked before `action` is done with all of these, as far as they are not too many for one time."""
     some = tuple(rows[:BULK_MAX])
-    wanted = TASK_ACTIONS[action]
+    wanted = action_for_all(action, some)
     names = ", ".join(ref_of(row) for row in some[:NAMED_MAX])
     more = f" and {len(some) - NAMED_MAX} more" if len(some) > NAMED_MAX else ""
     left = f"{len(rows) - BULK_MAX} others are left for another time." if len(rows) > BULK_MAX else ""
@@ -267,7 +266,8 @@ def _answering(made: Dialog, row: Json) -> Dialog:
 
 def at_once(action: str, row: Json) -> bool:
     """Nobody is asked before."""
-    return action in AT_ONCE and not _form(action, row).warns
+    wanted = _form(action, row)
+    return wanted.enough is Enough.KEY and not wanted.warns
 
 
 def label_of(action: str, row: Json) -> str:

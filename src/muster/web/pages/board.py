@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from muster.model.errors import Conflict, NotFound
-from muster.model.forms import task_action
+from muster.model.forms import Enough, task_action
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_WORDS
 from muster.model.states import TaskStatus
@@ -26,10 +26,6 @@ routes = Routes(pages=True)
 
 CARDS_MAX = 40
 """In a column."""
-
-
-NOT_TAKEN_BACK = frozenset({"accept"})
-"""What no other drag undoes, so that no slip of the hand is enough for it; its button needs none."""
 
 
 class BoardColumn(NamedTuple):
@@ -96,7 +92,7 @@ async def move(web: Backend, request: Request, task_id: int) -> Reply:
     if action == "answer":
         return back_to({}, f"/tasks/{task_id}")
     wanted = task_action(action, json_of(task))
-    if wanted.asks or action in NOT_TAKEN_BACK:
+    if wanted.asks or wanted.enough > Enough.DRAG:
         return back_to({}, f"/tasks/{task_id}/{action}")
     seq = fields.get(SEQ, "") if wanted.as_seen else ""
     reply = await ask_api(request, f"/api/v1/agent-tasks/{task_id}/{action}", {}, if_match=seq)

@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from muster.model.actions import statuses_for
 from muster.model.errors import BadInput, MusterError, NotFound
-from muster.model.forms import BULK, BULK_MAX, TASK_ACTIONS, Action, body_of_form, tag_seen
+from muster.model.forms import (
+    BULK,
+    BULK_MAX,
+    TASK_ACTIONS,
+    Action,
+    action_for_all,
+    body_of_form,
+    tag_seen,
+)
 from muster.model.json_value import Json
 from muster.model.states import TaskStatus
 from muster.model.views import TaskFilter, TaskView
@@ -51,15 +59,16 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
     """Which tasks these are, and a button for all of them."""
     from muster.web.pages.render import json_of, page
 
-    wanted = _known(action)
+    _known(action)
     refuse_action(request, f"/api/v1/agent-tasks/0/{action}")
     found = await _possible(web, query, action)
     tasks = found.tasks
+    some = ({"status": task.status, "actions": task.actions} for task in tasks)
     return page(
         request,
         "bulk.html",
         action=action,
-        wanted=wanted._replace(warns=_warned(wanted, action, tasks)),
+        wanted=action_for_all(action, some),
         tasks=[json_of(task) for task in tasks[:NAMED_MAX]],
         number=len(tasks),
         ids=",".join(_seen(action, task) for task in tasks),
@@ -69,18 +78,6 @@ async def confirm_many(web: Backend, request: Request, action: str, query: BulkQ
         once=web.sent_forms.word(),
         told=None,
     )
-
-
-def _warned(wanted: Action, action: str, tasks: Sequence[TaskView]) -> str:
-    """What a button of one of them would ask as well."""
-    again = [task for task in tasks if action == "retry" and task.status is TaskStatus.COMPLETED]
-    unseen = [task for task in tasks if action == "resume" and "accept" in task.actions]
-    says = [
-        wanted.warns,
-        f"Already done, and done again by this: {counted(len(again), 'task')}." if again else "",
-        f"For you to review, and sent back by this: {counted(len(unseen), 'task')}." if unseen else "",
-    ]
-    return " ".join(filter(None, says))
 
 
 async def _possible(web: Backend, query: BulkQuery, action: str) -> _Possible:
