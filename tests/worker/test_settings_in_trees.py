@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from real_crew import crew
 from repositories import git, make_repository, tree
 from test_review_rounds import CONFIG, Crew
@@ -31,6 +32,9 @@ def test_what_git_notes_by_itself_and_setup_changes_is_not_named(repository: Rep
     before = shared_settings(repository)
     git(repository.top, "config", "branch.main.remote", "origin")
     git(repository.top, "config", "submodule.sm.active", "true")
+    git(repository.top, "config", "lfs.repositoryformatversion", "0")
+    git(repository.top, "config", "lfs.https://host/a.git/info/lfs.access", "basic")
+    git(repository.top, "config", "lfs.https://host/a.git/info/lfs.locksverify", "false")
     assert changed_since(repository, before) == ""
     rules = Trees(repository=repository, folder=repository.top / ".muster" / "worktrees")
     workdir = Tree(rules, tree(repository))
@@ -39,6 +43,13 @@ def test_what_git_notes_by_itself_and_setup_changes_is_not_named(repository: Rep
     workdir.was_set_up()
     work = workdir.keep()
     assert work is not None and work.besides == ""
+
+
+@pytest.mark.parametrize("name", ["lfs.url", "lfs.customtransfer.a.path", "filter.lfs.clean"])
+def test_where_git_lfs_gets_files_and_what_it_runs_is_named(repository: Repository, name: str) -> None:
+    before = shared_settings(repository)
+    git(repository.top, "config", name, "x")
+    assert f"shares: {name}; look" in changed_since(repository, before)
 
 
 def test_the_login_in_an_address_that_is_a_part_of_a_name_is_left_out(repository: Repository) -> None:

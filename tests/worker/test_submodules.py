@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from repositories import git, make_repository, publish, tree
 
 from muster.model.refs import plan_branch
-from muster.worker.git import find_repository
+from muster.worker.git import Repository, find_repository
 from muster.worker.publishing import SentBack
+from muster.worker.submodules import links
 from muster.worker.worktree import Worktree
 
 BRANCH = plan_branch("plan")
@@ -119,8 +123,9 @@ def test_a_repository_of_the_agents_own_is_found_where_the_user_hides_submodules
 
 
 @pytest.mark.promise("S18")
+@pytest.mark.parametrize("logged", [True, False])
 @pytest.mark.parametrize("checked", [True, False])
-def test_a_submodule_that_others_have_moved_on_is_not_taken_back(begun, home, checked):
+def test_a_submodule_that_others_have_moved_on_is_not_taken_back(begun, home, checked, logged):
     first, second = (tree(begun.repository, key) for key in "xy")
     for each in (first, second):
         each.prepare()
@@ -129,6 +134,8 @@ def test_a_submodule_that_others_have_moved_on_is_not_taken_back(begun, home, ch
     git(first.cwd / "sm", "push", "--quiet", "origin", "HEAD:refs/heads/on")
     publish(first)
     (second.cwd / "y.txt").write_text("y")
+    if not logged:  # what the tree has begun with is told by that alone
+        (second.admin() / "logs" / "HEAD").unlink()
     if checked:
         with pytest.raises(SentBack, match="not passed"):
             publish(second, lambda: "not passed")
@@ -145,3 +152,31 @@ def test_a_submodule_that_others_have_moved_on_is_not_taken_back(begun, home, ch
     git(second.cwd / "sm", "checkout", "--quiet", "HEAD^")
     publish(second)
     assert git(home, "rev-parse", f"{BRANCH}:sm") == git(home, "rev-parse", "main:sm"), "that one is meant"
+
+
+@pytest.mark.promise("S18")
+def test_the_index_is_listed_once_for_as_long_as_it_is_the_same(begun, monkeypatch):
+    asked: list[tuple[str, ...]] = []
+    ask = Repository.ask_bytes
+
+    def counted(self: Repository, *arguments: str, **more: Any) -> subprocess.CompletedProcess[bytes]:
+        asked.append(arguments)
+        return ask(self, *arguments, **more)
+
+    monkeypatch.setattr(Repository, "ask_bytes", counted)
+    assert [links(begun.repository, begun.path) for _ in range(3)] == [("sm",)] * 3
+    assert len(asked) == 1
+    make_repository(begun.cwd / "nested")
+    git(begun.cwd, "add", "nested")
+    assert links(begun.repository, begun.path) == ("nested", "sm"), "it is another one"
+    shutil.rmtree(begun.cwd / "nested")
+    git(begun.cwd, "rm", "--quiet", "--force", "--cached", "sm", "nested")
+    assert links(begun.repository, begun.path) == ()
+    assert len(asked) == 3
+    (begun.cwd / "page.txt").write_text("p")
+    asked.clear()
+    publish(begun, lambda: "")
+    listed = [each for each in asked if each[:2] == ("ls-files", "-s")]
+    assert len(listed) <= 3, (
+        "of what the attempt has left, of what its check was shown, and of what that has left"
+    )

@@ -2,21 +2,56 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from muster.worker.git import Repository
+from muster.worker.tree_links import admin_of
 
 _GITLINK = "160000 "
 _NAMED_MAX = 1000
 """So many fit on a command line."""
+_SUM_BYTES_MAX = 32
+_LINE_BYTES_MAX = 4096
+_Index = tuple[int, int, int, int, bytes]
 
 
-def links(repository: Repository, path: Path) -> list[str]:
-    """Where in the tree other repositories belong."""
-    listing = repository.run("ls-files", "-s", "-z", cwd=path).split("\0")
-    return [line.partition("\t")[2] for line in listing if line.startswith(_GITLINK)]
+def links(repository: Repository, path: Path) -> tuple[str, ...]:
+    """Where in the tree other repositories belong.
+
+    Git lists no part of an index by kind, so all of it is read: once for as long as it stays the same file.
+    """
+    with contextlib.suppress(OSError):
+        return _links(repository, path, _index(admin_of(path) / "index"))
+    return _listed(repository, path)
+
+
+def _index(file: Path) -> _Index:
+    """What no other index has: git ends each with the sum of all that is in it, and never writes into one.
+
+    Raises OSError.
+    """
+    with file.open("rb") as opened:
+        stat = os.fstat(opened.fileno())
+        opened.seek(max(0, stat.st_size - _SUM_BYTES_MAX))
+        # A git that is told to save time writes no sum: then the rest has to tell.
+        return stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, opened.read(_SUM_BYTES_MAX)
+
+
+@lru_cache(maxsize=100)
+def _links(repository: Repository, path: Path, _: _Index) -> tuple[str, ...]:
+    return _listed(repository, path)
+
+
+def _listed(repository: Repository, path: Path) -> tuple[str, ...]:
+    listing = repository.run("ls-files", "-s", "-z", cwd=path)
+    if not listing.startswith(_GITLINK) and f"\0{_GITLINK}" not in listing:
+        return ()  # without a look at each of very many files
+    lines = (line for line in listing.split("\0") if line.startswith(_GITLINK))
+    return tuple(line.partition("\t")[2] for line in lines)
 
 
 def holds_repositories(repository: Repository, path: Path) -> bool:
@@ -51,22 +86,31 @@ def left_behind(repository: Repository, path: Path, head: str, tree: str) -> dic
     """
     raw = repository.run("diff-tree", "-r", "--raw", "-z", "--no-renames", "--no-abbrev", head, tree)
     fields = iter(raw.split("\0"))
-    start, found = "", {}
+    start: str | None = None
+    found = {}
     for said, name in zip(fields, fields, strict=False):
         before, after, old, new, _ = said.removeprefix(":").split(" ")
         if not before == after == _GITLINK.strip() or not (path / name / ".git").exists():
             continue
-        start = start or _start(repository, path)
-        begun = repository.ask("rev-parse", "--verify", "--quiet", f"{start}:{name}").stdout.strip()
+        start = _start(path) if start is None else start
+        begun = start and repository.ask("rev-parse", "--verify", "--quiet", f"{start}:{name}").stdout.strip()
         if begun != old and not _knows(repository, path / name, old, new):
             found[name] = old
     return found
 
 
-def _start(repository: Repository, path: Path) -> str:
-    """The commit that the tree has begun with, as long as its log tells it; else its HEAD."""
-    entries = repository.run("log", "-g", "--format=%H", "HEAD", cwd=path).split()
-    return entries[-1] if entries else repository.run("rev-parse", "HEAD", cwd=path)
+def _start(path: Path) -> str:
+    """The commit that git has made the tree with; empty where its log does not tell that any more.
+
+    The attempt's base does not tell it: that moves on with what others have published.
+    """
+    try:
+        with (admin_of(path) / "logs" / "HEAD").open("rb") as log:
+            before, after, *_ = log.read(_LINE_BYTES_MAX).decode(errors="replace").split()
+    except (OSError, ValueError):
+        return ""
+    # A log that was deleted begins anew, at a commit that came from another one.
+    return "" if before.strip("0") else after
 
 
 def _knows(repository: Repository, inner: Path, old: str, new: str) -> bool:
