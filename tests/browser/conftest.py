@@ -28,6 +28,14 @@ def browser() -> Iterator[Browser]:
             yield made
 
 
+@pytest.fixture(scope="session")
+def axe() -> str:
+    try:
+        return browsers.axe()
+    except browsers.NotInstalled as missing:
+        pytest.skip(str(missing))  # npm installs it, and not every machine has that
+
+
 @pytest.fixture
 def far(tmp_path: Path) -> Iterator[FarOwner]:
     """`billing` as `Owner.seed` has it, over TCP."""

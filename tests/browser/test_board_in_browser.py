@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import browsers
-import pytest
 from browsers import Let
 from playwright.sync_api import Page, Route, expect
 from test_pages_in_browser import ask, violations
@@ -13,14 +11,6 @@ from muster.model import commands as c
 from patience import PATIENCE_S, until
 
 expect.set_options(timeout=PATIENCE_S * 1000)
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    try:
-        return browsers.axe()
-    except browsers.NotInstalled as missing:
-        pytest.skip(str(missing))
 
 
 def drag(page: Page, name: str, column: str) -> None:

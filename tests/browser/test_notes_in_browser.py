@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import browsers
-import pytest
 from browsers import Let
 from playwright.sync_api import Locator, Page, expect
 from test_board_in_browser import board, drag
@@ -11,14 +9,6 @@ from test_pages_in_browser import violations
 
 from far_servers import FarOwner
 from muster.model import commands as c
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    try:
-        return browsers.axe()
-    except browsers.NotInstalled as missing:
-        pytest.skip(str(missing))
 
 
 def note(page: Page, text: str) -> Locator:

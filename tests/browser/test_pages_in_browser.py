@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import browsers
 import pytest
 from browsers import Let
 from playwright.sync_api import Page, expect
@@ -21,14 +20,6 @@ from patience import PATIENCE_S
 MS = PATIENCE_S * 1000
 PHONE = {"width": 360, "height": 740}
 expect.set_options(timeout=MS)
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    try:
-        return browsers.axe()
-    except browsers.NotInstalled as missing:
-        pytest.skip(str(missing))
 
 
 def ask(far: FarOwner, question: str = "Which schema?") -> int:

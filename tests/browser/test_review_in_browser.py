@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import browsers
 import pytest
 from browsers import Let
 from playwright.sync_api import Page, expect
@@ -15,14 +14,6 @@ from reviewed_work import Repo, with_repository
 
 expect.set_options(timeout=PATIENCE_S * 1000)
 LONG = 5000
-
-
-@pytest.fixture(scope="session")
-def axe() -> str:
-    try:
-        return browsers.axe()
-    except browsers.NotInstalled as missing:
-        pytest.skip(str(missing))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ def test_what_was_changed_since_it_was_shown_is_shown_first(run: Crew) -> None: 
     (lying(run) / "extra.txt").touch()
     run.post("accept")
     until(lambda: run.events().count("sent_back") == 2, "it waits once more")
-    assert "somebody has changed count.txt, extra.txt since what was accepted was shown" in run.task()["why"]
+    assert "changed after its work was shown for review: count.txt, extra.txt; nothing" in run.task()["why"]
     assert git(run.root, "branch", "--list", BRANCH) == ""
     assert git(run.root, "show", "refs/muster/p/t/1:count.txt") == "x", "what was reviewed stays to be seen"
     assert "+BAD" in shown(run)
@@ -50,7 +50,7 @@ def test_what_its_person_was_to_mend_is_taken_as_it_is_and_named(run: Crew) -> N
     assert git(run.root, "show", f"{BRANCH}:count.txt") == "mended"
     artifacts = run.api.get(f"/api/v1/agent-tasks/{run.id}")["artifacts"]
     named = [[name, where] for name, where, *_ in artifacts]
-    assert ["changed after attempt 3, and accepted with it", "count.txt"] in named, artifacts
+    assert ["changed between attempt 3 and its acceptance", "count.txt"] in named, artifacts
 
 
 @pytest.mark.promise("S18")
@@ -66,7 +66,7 @@ def test_what_a_worker_finds_in_a_tree_later_was_not_shown(home: Path, repositor
     first.keep()
     again = tree(repository, "t", epoch=2)
     again.prepare(merge=False, shown=1)
-    with pytest.raises(ForReview, match=r"changed a\.txt since"):
+    with pytest.raises(ForReview, match=r"shown for review: a\.txt; nothing"):
         publish(again, accepted=1)
     assert git(home, "branch", "--list", again.plan_branch.name) == ""
 
@@ -83,7 +83,7 @@ def test_who_is_killed_while_it_publishes_makes_nothing_else_of_it(
     for epoch in (2, 3):
         again = tree(repository, "t", epoch=epoch)
         again.prepare(merge=False, shown=1)
-        with pytest.raises(ForReview, match=r"changed a\.txt since"):
+        with pytest.raises(ForReview, match=r"shown for review: a\.txt; nothing"):
             publish(again, accepted=1)
         assert git(home, "show", f"{first.kept}:a.txt") == "good"
     (first.cwd / "a.txt").write_text("good\n")

@@ -72,7 +72,7 @@ class ClaimedJob(Answer, frozen=True, kw_only=True):
     review: str = ""
     changes: str = ""
     accepted: int | None = None
-    """The attempt whose work a person has taken as that has shown it."""
+    """The attempt whose work a person has accepted, as it was shown."""
     sent_back: str = ""
     """Why the last result was not taken; of work that was accepted: what its person was told to mend."""
     verdicts: Verdicts = {}

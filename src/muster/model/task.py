@@ -208,7 +208,7 @@ class Task(Struct, frozen=True, gc=False):
     """Why its last result was not taken; the agent is told."""
     touches: str = ""
     accepted: int | None = None
-    """The attempt whose work a person takes as that has shown it: no check is run any more."""
+    """The attempt whose work a person has accepted, as it was shown: no check is run any more."""
     wish: str = ""
     """The exact command that its agent wants to be allowed, while it is paused for that."""
     verdicts: str = ""

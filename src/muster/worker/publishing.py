@@ -93,9 +93,9 @@ class Publishing(Struct, frozen=True):
     file_bytes_max: int
     """A larger file is for a person to decide on."""
     accepted: int | None = None
-    """The attempt whose work a person has looked at, and takes as that has shown it ..."""
+    """The attempt whose work a person has looked at and accepted, as it was shown then."""
     mended: bool = False
-    """... or as it is now: it was for that person to mend."""
+    """That person was told to mend it: it is accepted as it is now."""
     droppings: tuple[str, ...] = ()
     """Names of ignored files that nobody misses."""
     upstream: AttemptUpstream | None = None
@@ -168,7 +168,7 @@ class Publishing(Struct, frozen=True):
             return Collected(commit, large, left_out, self._mended(commit))
 
     def _mended(self, commit: str) -> str:
-        """Raises ForReview where nobody has asked for it."""
+        """Files that are other than was shown.  Raises ForReview where nobody was told to mend them."""
         if self.accepted is None:
             return ""
         tree = self.tree
@@ -178,7 +178,7 @@ class Publishing(Struct, frozen=True):
         names = [in_words(name) for name in changed if name not in tree.plan_files]
         if names and not self.mended:
             raise ForReview(
-                f"somebody has changed {_named(names)} since what was accepted was shown; nothing was published",
+                f"files were changed after its work was shown for review: {_named(names)}; nothing was published",
                 "look at it once more, and accept it as it is now, or send it back",
             )
         return _named(names)

@@ -50,9 +50,8 @@ def read_anew(repository: Repository, path: Path, head: str, index: Path) -> Non
 def put_back(repository: Repository, path: Path) -> None:
     """All files that git knows, to the tree's HEAD."""
     if is_sparse(admin_of(path)):
-        read_in(
-            repository, path, "HEAD"
-        )  # what was written over a file that is not to lie there is seen by that
+        # What was written over a file that is not to lie there is seen by that.
+        read_in(repository, path, "HEAD")
     repository.run(*AS_MARKED, "reset", "--hard", "--quiet", cwd=path)
 
 

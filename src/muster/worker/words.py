@@ -98,7 +98,7 @@ class Words:
 
     def mended(self, files: str) -> c.AddArtifact:
         job = self._job
-        name = f"changed after attempt {job.accepted}, and accepted with it"
+        name = f"changed between attempt {job.accepted} and its acceptance"
         return c.AddArtifact(task_id=job.task_id, epoch=job.epoch, name=name, location=cut(files, 1000))
 
     def done(self, word: c.Complete) -> c.Declare:

@@ -151,9 +151,9 @@ class Tree(Struct):
     publishes: int | None = None
     """Whose work is only to be published."""
     accepted: int | None = None
-    """As in ClaimedJob ..."""
+    """As in ClaimedJob."""
     mended: bool = False
-    """... and in Publishing."""
+    """As in Publishing."""
     told: str = ""
     apart: bool = True
     settings: frozenset[str] | None = None
