@@ -145,6 +145,7 @@ def test_a_mount_point_ends_the_search_as_it_ends_gits(tmp_path: Path, monkeypat
     assert trees_of(Config(), project) is None
 
 
+@pytest.mark.promise("S18")
 @pytest.mark.parametrize("spoil", [broken, lambda project: shutil.rmtree(project / ".git")])
 def test_a_plan_that_has_a_branch_does_not_go_on_without_it(
     project: Path, spoil: Callable[[Path], None]

@@ -117,6 +117,7 @@ def test_a_text_is_looked_for_in_parts_that_miss_and_repeat_nothing(
     assert ids(titled, "long AFTER") == [NUMBER_MAX]
 
 
+@pytest.mark.promise("S13")
 def test_a_text_finds_nothing_of_another_workspace(titled: Subject) -> None:
     other = titled.of(OTHER)
     assert ids(other, "login") == [] and ids(other, "billing/k1") == []
