@@ -16,7 +16,7 @@ from muster.model.rows import DEFAULT_WORKSPACE
 from muster.ports.store import Transaction
 from muster.stores.postgres import schema
 from muster.stores.postgres.examination import examine
-from muster.stores.postgres.schema import ENGINE, QUERY, migrate, newest_schema
+from muster.stores.postgres.schema import ENGINE, QUERY, _sha256, migrate, newest_schema
 from muster.stores.postgres.store import PostgresStore
 from patience import PATIENCE_S, until
 from postgres_databases import USER, at, run_sql
@@ -173,6 +173,25 @@ def test_a_newer_store_is_refused(postgres: str, postgres_store: str) -> None:
     run_sql(database, f"INSERT INTO muster.schema_version (number) VALUES ({newest_schema() + 1})")
     with pytest.raises(StoreRefused, match="knows up to"):
         opened(postgres_store)
+
+
+@pytest.mark.parametrize(
+    "made_of", ["DROP COLUMN made_of", "ALTER COLUMN made_of TYPE text USING 'of other statements'"]
+)
+def test_a_store_of_another_build_is_refused(postgres: str, postgres_store: str, made_of: str) -> None:
+    """Else its first task would fail for a column that is not there."""
+    database = at(postgres, postgres_store.rpartition("/")[2])
+    run_sql(database, f"ALTER TABLE muster.schema_version {made_of}")
+    with pytest.raises(StoreRefused, match="another build of Muster made this database") as refused:
+        opened(postgres_store)
+    schema = {check.name: check for check in asyncio.run(examine(postgres_store))}["schema"]
+    assert (schema.ok, schema.found, schema.fix) == (False, refused.value.message, refused.value.hint)
+
+
+def test_what_only_comments_is_no_other_build() -> None:
+    told = "-- What stands here.\nCREATE TABLE a (\n    id int -- its number\n);\n"
+    assert _sha256(told) == _sha256(told.replace("What stands here", "Tables").replace("    id", "  id"))
+    assert _sha256(told) != _sha256(told.replace("id int", "id bigint"))
 
 
 def test_a_server_that_is_not_there_is_told() -> None:

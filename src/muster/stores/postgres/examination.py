@@ -25,6 +25,7 @@ from muster.stores.postgres.schema import (
     SCHEMA,
     few,
     newest_schema,
+    refuse_other_builds,
     refuse_others,
     rights_hint,
     schema_of,
@@ -201,11 +202,15 @@ async def _schema(asked: _Asked) -> list[Check]:
         owner = await asked.plain.fetchval(_SQL["owner"])
         fix = f"log in as {owner}; or {_super(f'GRANT {ENGINE}, {QUERY} TO {user};')}"
         return [Check("schema", False, f"it is {owner}'s, and {user} may not use it", fix)]
+    try:
+        await (refuse_other_builds if present else refuse_others)(asked.plain)
+    except StoreRefused as error:
+        return [Check("schema", False, error.message, error.hint)]
     if present == newest:
         halted = await _halted(asked)
         if (mark := copy_mark(halted)) is not None:
-            error = mark.error()
-            return [Check("schema", False, error.message, error.hint)]
+            copied = mark.error()
+            return [Check("schema", False, copied.message, copied.hint)]
         if halted is not None:
             fix = "put back what is missing; if that is lost, muster db restored goes on with what is there"
             return [Check("schema", False, f"the store was halted: {halted}", fix)]
@@ -213,11 +218,6 @@ async def _schema(asked: _Asked) -> list[Check]:
     if present > newest:
         said = f"{present}; this Muster knows up to {newest}"
         return [Check("schema", False, said, "upgrade Muster: pip install -U musterd")]
-    if not present:
-        try:
-            await refuse_others(asked.plain)
-        except StoreRefused as error:
-            return [Check("schema", False, error.message, error.hint)]
     user, may = await asked.row("may_make", [ENGINE, QUERY])
     if not may:
         said = f"none yet, and {user} may not make it"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from itertools import groupby
 from pathlib import Path
 
@@ -34,6 +35,16 @@ _MIGRATIONS = _read_migrations()
 """Those of this code: an upgrade puts other files there while a server is up."""
 
 
+def _sha256(script: str) -> str:
+    """Of its statements; lines that only comment may change."""
+    lines = [line.strip() for line in script.splitlines()]
+    told = "\n".join(line for line in lines if line and not line.startswith("--"))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+_MADE_OF = {number: _sha256(script) for number, script in _MIGRATIONS}
+
+
 def newest_schema() -> int:
     return _MIGRATIONS[-1][0]
 
@@ -45,6 +56,18 @@ async def schema_of(connection: asyncpg.Connection) -> int:
         return 0
     found: int = await connection.fetchval("SELECT coalesce(max(number), 0) FROM muster.schema_version")
     return found
+
+
+async def refuse_other_builds(connection: asyncpg.Connection) -> None:
+    """Raises StoreRefused where the schema is one of our numbers, and was made of other statements than ours."""
+    found = await connection.fetch(_SQL["made_of"])
+    wrong = [number for number, made_of in found if number in _MADE_OF and made_of != _MADE_OF[number]]
+    if wrong:
+        raise StoreRefused(
+            f"another build of Muster made this database: its schema {wrong[0]} is not the one of this build; "
+            "nothing was changed",
+            "serve it with the Muster that made it, or name an empty database",
+        )
 
 
 async def refuse_others(connection: asyncpg.Connection) -> None:
@@ -77,7 +100,8 @@ async def migrate(connection: asyncpg.Connection, *, known: bool = False) -> int
         raise StoreRefused(
             f"PostgreSQL {version.major} is too old; nothing was changed", f"use {OLDEST_SERVER} or newer"
         )
-    present = await schema_of(connection)
+    if present := await schema_of(connection):
+        await refuse_other_builds(connection)
     if present == newest_schema():
         return present
     if known and not present:
@@ -116,7 +140,8 @@ def _usable(connection: asyncpg.Connection) -> str:
 
 
 async def _make(connection: asyncpg.Connection) -> int:
-    present = await schema_of(connection)
+    if present := await schema_of(connection):
+        await refuse_other_builds(connection)
     if present > newest_schema():
         raise StoreRefused(
             f"the database has schema {present}; this Muster knows up to {newest_schema()}",
@@ -128,13 +153,15 @@ async def _make(connection: asyncpg.Connection) -> int:
         await connection.execute("CREATE SCHEMA IF NOT EXISTS muster")
         await connection.execute(
             "CREATE TABLE IF NOT EXISTS muster.schema_version (number integer PRIMARY KEY, "
-            "made_at timestamptz NOT NULL DEFAULT now())"
+            "made_at timestamptz NOT NULL DEFAULT now(), made_of text)"
         )
     await connection.execute("SET LOCAL search_path = muster")
     for number, script in _MIGRATIONS:
         if number > present:
             await connection.execute(script)
-            await connection.execute("INSERT INTO schema_version (number) VALUES ($1)", number)
+            await connection.execute(
+                "INSERT INTO schema_version (number, made_of) VALUES ($1, $2)", number, _MADE_OF[number]
+            )
     return newest_schema()
 
 

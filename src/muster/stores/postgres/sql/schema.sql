@@ -5,6 +5,10 @@ SELECT count(*) = 2
   FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = 'muster' AND c.relname = 'schema_version' AND a.attname IN ('number', 'made_at')
 
+-- name: made_of
+-- Of what each migration was made; NULL where the build that made it kept no such column.
+SELECT number, to_jsonb(v) ->> 'made_of' FROM muster.schema_version v ORDER BY number
+
 -- name: others
 -- Of a schema of that name which is not Muster's.
 SELECT DISTINCT name
