@@ -110,7 +110,9 @@ def test_the_audit_is_filtered_and_proved(site: Site, reader: Reader) -> None:
     about = reader.get("/audit?subject=token").text
     assert "enqueued" not in about and "token" in about
     assert "enqueued" not in reader.get("/audit?level=error").text
-    assert "enqueued" in reader.get("/audit?level=loud").text, "which is no level"
+    assert "No level is called" not in reader.get("/audit?level=ERROR").text
+    loud = reader.get("/audit?level=loud").text
+    assert "enqueued" in loud and "No level is called <code>loud</code>: events of all levels" in loud
     assert "Nothing was changed" in reader.get("/audit/verify").text
 
 

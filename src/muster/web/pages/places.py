@@ -59,8 +59,9 @@ async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
     from muster.web.pages.render import json_of, page
 
     live = await live_of(web)
-    if query.level.upper() not in set(Level):
-        query = replace(query, level="")
+    known = [level.value.lower() for level in Level]
+    asked = query.level
+    query = replace(query, level=asked.lower() if asked.lower() in known else "")
     events = await web.reads.audit_events(
         task_id=None,
         levels=levels_from(query.level or None),
@@ -75,7 +76,8 @@ async def audit(web: Backend, request: Request, query: AuditPageQuery) -> Reply:
         done="",
         events=[json_of(event) for event in reversed(events)],
         query=query,
-        levels=[level.value.lower() for level in Level],
+        levels=known,
+        no_level=asked if asked and not query.level else "",
         report=None,
     )
 
