@@ -50,6 +50,17 @@ def test_boxes_of_what_is_done_are_ticked_in_ones_own_copy(ask: Callable[..., Ra
     assert "1 box differs: index" in ask("plan", "tick", "site.md").out
 
 
+def test_the_check_of_a_plan_asks_the_server_that_it_would_go_to(
+    ask: Callable[..., Ran], far: FarOwner, root: Path
+) -> None:
+    (root / "site.md").write_text(PLAN.replace("Index {#index agent=shell}", "Index {#index agent=gpu}"))
+    told = ask("plan", "check", "site.md")
+    assert told.code == 1 and "task index wants agent gpu, which is neither" in told.out
+    far.register("worker-gpugpugp", hostname="gpu-host", pid=7, agents=("gpu",), general=())
+    told = ask("plan", "check", "site.md")
+    assert (told.code, "nothing looks odd" in told.out) == (0, True), told.out
+
+
 def test_a_file_whose_plan_is_not_there_is_refused(ask: Callable[..., Ran], root: Path) -> None:
     (root / "other.md").write_text(PLAN.replace("Site", "Other"))
     refused = ask("plan", "tick", "other.md")

@@ -74,6 +74,22 @@ def test_the_check_needs_no_store_and_makes_none(cli: Cli, root: Path) -> None:
     assert not (root / ".muster" / "state.db").exists()
 
 
+def test_a_ticked_box_wants_nobody(empty: Owner, cli: Cli, plan: Path) -> None:
+    plan.write_text(PLAN.replace("- [ ] A", "- [x] A"))
+    assert cli("plan", "check", "plan.md").code == 0
+    assert cli("plan", "add", "plan.md").code == 0
+
+
+def test_a_file_may_go_on_naming_whom_its_tasks_name(empty: Owner, cli: Cli, root: Path, plan: Path) -> None:
+    (root / "muster.toml").write_text(CONFIG + '[agents.dev-1]\nprompt = "script"\ncommand = ["sh"]\n')
+    plan.write_text(PLAN.replace("agent=dev-1}", "agent=dev-1}\n  true"))
+    assert cli("plan", "add", "plan.md").code == 0
+    (root / "muster.toml").write_text(CONFIG)
+    plan.write_text(plan.read_text() + "- [ ] C {#c agent=shell}\n  true\n")
+    added = cli("plan", "add", "plan.md")
+    assert (added.code, "1 task added" in added.out) == (0, True), added.err
+
+
 def test_what_is_written_into_the_file_later_may_name_one(root: Path) -> None:
     reader = PlanReader(Project(root), load_config(root), in_reach=False)
     with pytest.raises(BadPlan, match="neither configured nor offered by a worker"):

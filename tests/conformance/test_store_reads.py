@@ -334,6 +334,18 @@ def test_who_lives_and_what_is_held(subject: Subject) -> None:
     assert subject.read("last_worker") == over
 
 
+def test_who_offered_an_agent_last(subject: Subject) -> None:
+    assert subject.read("last_to_offer", "far") is None
+    first = make_worker("worker-aaaaaaaa", agents=("x", "far"), last_seen_at_ms=3, ended_at_ms=3)
+    last = make_worker("worker-bbbbbbbb", agents=("far",), last_seen_at_ms=5, ended_at_ms=5)
+    others = make_worker("worker-cccccccc", agents=("Far", "far_", "afar"), last_seen_at_ms=9)
+    for worker in (first, last, others):
+        subject.tx("put_worker", worker)
+    assert subject.read("last_to_offer", "far") == last
+    assert subject.read("last_to_offer", "far_") == others
+    assert subject.read("last_to_offer", "f_r") is None
+
+
 def test_events_after_one_are_counted_with_those_that_are_gone(subject: Subject) -> None:
     assert subject.read("tail", 0) == (0, 0)
     subject.add(new_task(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class World:
         self.reachable = False
         self.agent = ""
         """Whom settings give tasks to that name nobody."""
-        self.programs: Sequence[str] = ()
+        self.known: Collection[str] = ()
         """That its file was read for the last time."""
         self.path.write_text(text)
         rig.register()
@@ -69,8 +69,8 @@ class World:
     def wall_s(self) -> float:
         return self.rig.clock.present.wall_ms / 1000
 
-    def wanted(self, source: str, order: str, data: bytes, programs: Sequence[str] = ()) -> UpdatePlan:
-        self.programs = programs
+    def wanted(self, source: str, order: str, data: bytes, known: Collection[str] = ()) -> UpdatePlan:
+        self.known = known
         document = markdown.parse(markdown.decode(data, source), source)
         bodies = [to_builtins(task) for task in document.tasks]
         tasks = [{name: value for name, value in body.items() if name not in OF_THE_FILE} for body in bodies]

@@ -38,6 +38,7 @@ MAY: dict[Right, tuple[str, ...]] = {
             "GET /api/v1/docs",
             "GET /api/v1/events",
             "GET /api/v1/inbox",
+            "GET /api/v1/known-agents",
         ),
         *("GET /api/v1/events/stream", "GET /api/v1/members", "GET /api/v1/openapi.json"),
         *("GET /api/v1/owner", "GET /api/v1/permissions", "GET /api/v1/plans", f"GET {PLAN}"),

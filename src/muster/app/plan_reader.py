@@ -31,9 +31,9 @@ class PlanReader:
         """`in_reach`: agents work in the folder of the project."""
         self._project, self._config, self._in_reach = project, config, in_reach
 
-    def wanted(self, source: str, order: str, data: bytes, programs: Collection[str]) -> UpdatePlan:
-        """What the file wants its plan to be, which went on in this order so far; `programs` are those that have
-        registered as agents.  Raises BadPlan."""
+    def wanted(self, source: str, order: str, data: bytes, known: Collection[str]) -> UpdatePlan:
+        """What the file wants its plan to be, which went on in this order so far; `known` are the agents that it
+        may name.  Raises BadPlan."""
         from muster.plans import markdown
         from muster.plans.order import ordered
 
@@ -43,7 +43,7 @@ class PlanReader:
         body = {
             "plan": document.name,
             "source": source,
-            "tasks": task_bodies(document, self._config, source, lambda: programs),
+            "tasks": task_bodies(document, self._config, source, lambda: known),
             "actor": THE_FILE,
             "order": chosen.kept,
             "inReach": self._in_reach,

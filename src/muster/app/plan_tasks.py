@@ -23,8 +23,8 @@ ORDER_WORDS: Mapping[str, str] = {
 }
 
 Others = Callable[[], Collection[str]]
-"""The names of agents beside those that are configured here: what workers offer, and programs that have
-registered; asked where a task names what is not configured."""
+"""The names of agents beside those that are configured here, as `engine.known_agents` has them; asked where a
+task names what is not configured."""
 UNKNOWN = "which is neither configured nor offered by a worker or program"
 
 
@@ -118,10 +118,11 @@ def _task_body(assigned: Assigned) -> Json:
 
 
 def unknown_agents(document: PlanDocument, config: Config, others: Others) -> list[PlanTask]:
-    """The tasks that name an agent which nobody has."""
-    strange = [task for task in document.tasks if task.agent is not None and task.agent not in config.agents]
+    """The tasks that are to be done, and name an agent which nobody has."""
+    todo = [task for task in document.tasks if not (task.done or task.is_group)]
+    strange = [task for task in todo if task.agent is not None and task.agent not in config.agents]
     known = others() if strange else ()
-    return [task for task in strange if task.agent not in known and not task.is_group]
+    return [task for task in strange if task.agent not in known]
 
 
 def refuse_unmanned(document: PlanDocument, config: Config, file: str, others: Others) -> None:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from muster.client.api import Api
 
 
+def known_agents(api: Api, plan: str | None = None, source: str | None = None) -> set[str]:
+    """Whom a task may name; those of this plan, or of the plan in this file, also whom they name already."""
+    return set(api.get("/api/v1/known-agents", {"plan": plan, "source": source}))
+
+
 def offered(api: Api) -> set[str]:
     """By the workers that are up, also those of other hosts."""
     return {agent for worker in api.get("/api/v1/workers") for agent in worker["agents"]}

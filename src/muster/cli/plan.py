@@ -180,7 +180,7 @@ def _add(args: argparse.Namespace) -> int:
     with connect(args) as context:
         config, project = context.settings(), context.here
         if project is not None:
-            others = plan_file.others_of(context.api)
+            others = plan_file.others_of(context, given)
             refuse_unmanned(given.document, config, given.short, others)
         given = plan_file.as_known_to(context, given)
         plan_file.refuse_file_of(context.api, given)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
 
 from muster.app.parts import repository_of
-from muster.app.plan_tasks import UNKNOWN, choose_order, unknown_agents
+from muster.app.plan_tasks import UNKNOWN, Others, choose_order, unknown_agents
 from muster.app.settings import load_config
 from muster.cli import plan_order
+from muster.cli.context import connect, server_of
 from muster.cli.output import Screen, clean, note, print_json
-from muster.cli.plan_file import Given, others_in, project_for
+from muster.cli.plan_file import Given, others_in, others_of, project_for
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.errors import BadPlan
@@ -32,10 +34,11 @@ def run(args: argparse.Namespace) -> int:
         for line in doubts.told():
             note(clean(line))
         raise
-    project = project_for(args, Given(document, Path(args.plan)))
+    given = Given(document, Path(args.plan))
+    project = project_for(args, given)
     config = load_config(project.root)
     chosen = choose_order(document, config, "", args.order)
-    for task in unknown_agents(document, config, others_in(project)):
+    for task in unknown_agents(document, config, _others(args, project, given)):
         said = f"task {task.key} wants agent {task.agent}, {UNKNOWN}"
         doubts.add(task.line, said, task.agent or "", config.agents)
     tasks = [task for task in document.tasks if not task.is_group]
@@ -54,6 +57,18 @@ def run(args: argparse.Namespace) -> int:
     odd = counted(len(told), "warning") if told else "nothing looks odd"
     screen.line(f"{clean(document.name)}: {counted(len(tasks), 'task')}{more}; {odd}")
     return EXIT_DOUBTS if told else 0
+
+
+def _others(args: argparse.Namespace, project: Project, given: Given) -> Others:
+    """As the server knows them, where one is meant that the plan would go to."""
+    if server_of(args) is None:
+        return others_in(project, given)
+
+    def found() -> Collection[str]:
+        with connect(args) as context:
+            return others_of(context, given)()
+
+    return found
 
 
 def _of_git(config: Config, project: Project) -> list[str]:

@@ -23,7 +23,7 @@ from muster.app.plan_tasks import (
 )
 from muster.cli import plan_order
 from muster.cli.context import Context, actor, connect_to, start_folder
-from muster.cli.offers import offered, registered
+from muster.cli.offers import known_agents
 from muster.cli.output import clean, note, shell_word
 from muster.cli.plan_changes import find_out, tell
 from muster.cli.plan_takers import show_takers
@@ -266,7 +266,7 @@ def as_known_to(context: Context, given: Given) -> Given:
 def body_for(context: Context, given: Given, config: Config, chosen: Chosen | None = None) -> Json:
     """The plan as whoever is asked takes it.  Raises as `plan_body`."""
     if context.here is not None:
-        return plan_body(given, config, context.here, others_of(context.api), chosen)
+        return plan_body(given, config, context.here, others_of(context, given), chosen)
     told = {"plan": given.document.name, "source": None, "whole": True, "actor": actor()}
     return {
         **told,
@@ -275,19 +275,20 @@ def body_for(context: Context, given: Given, config: Config, chosen: Chosen | No
     }
 
 
-def others_of(api: Api) -> Others:
-    """Those that this owner knows."""
-    return lambda: offered(api) | registered(api)
+def others_of(context: Context, given: Given) -> Others:
+    """Those whom this plan may name, as who is asked knows them."""
+    source = None if context.here is None else given.source(context.here)
+    return lambda: known_agents(context.api, given.document.name, source)
 
 
-def others_in(project: Project) -> Others:
+def others_in(project: Project, given: Given) -> Others:
     """The same where nobody has been asked yet."""
 
     def found() -> Collection[str]:
         if not project.has_begun:
             return ()
         with connect_to(project) as context:
-            return others_of(context.api)()
+            return others_of(context, given)()
 
     return found
 
@@ -384,14 +385,14 @@ def refuse_file_of(api: Api, given: Given) -> None:
 def dry_run(args: argparse.Namespace, given: Given, project: Project, config: Config) -> int:
     """Who would get what, and why.  Nothing is written, nobody is started."""
     plan_order.tell_doubts(given.document, given.short)
-    refuse_unmanned(given.document, config, given.short, others_in(project))
+    refuse_unmanned(given.document, config, given.short, others_in(project, given))
     ended, kept = {}, ""
     if project.has_begun:
         with connect_to(project, args) as context:
             refuse_file_of(context.api, given)
             former = former_source(args, context.api, project, given)
             source = former if former is not None else given.source(project)
-            content = plan_body(given, config, project, others_of(context.api))
+            content = plan_body(given, config, project, others_of(context, given))
             _tell_questions(args, context.api, {**content, "source": source})
             ended = _ended(context.api, given, source, anew=getattr(args, "update", False))
             kept = plan_order.kept_order(context.api.get("/api/v1/plans"), source, given.document.name)

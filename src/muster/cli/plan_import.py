@@ -98,7 +98,7 @@ def add_written(args: argparse.Namespace, imported: WrittenPlan, path: Path | No
         refuse_file_of(context.api, given)
         follow(args, context.api, project, given)
         given, chosen = in_order(args, context.api, given, config, given.source(project), ask=False)
-        content = plan_body(given, config, project, others_of(context.api), chosen)
+        content = plan_body(given, config, project, others_of(context, given), chosen)
         say = (lambda _: None) if args.json else (lambda text: print(clean(text), flush=True))
         return add_plan(context.api, content, say)
 

@@ -90,14 +90,14 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return dry_run(args, given, project, config)
     confirm_copy(project)
-    others = others_in(project)
+    others = others_in(project, given)
     refuse_unmanned(given.document, config, given.short, others)
     _await_old_crew(project)
     if project.store.exists():
         with connect_to(project) as context:
             follow(args, context.api, project, given)
             given, chosen = in_order(args, context.api, given, config, given.source(project), ask=True)
-            content = plan_body(given, config, project, others_of(context.api), chosen)
+            content = plan_body(given, config, project, others_of(context, given), chosen)
             find_out(args, context.api, content)
     else:
         given, chosen = in_order(args, None, given, config, None, ask=True)

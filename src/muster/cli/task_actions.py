@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.cli.context import Context, connect
 from muster.cli.fields import add_fields, print_tasks, refuse_unknown, task_names
-from muster.cli.offers import offered, registered
+from muster.cli.offers import known_agents, offered, registered
 from muster.cli.output import Screen, clean, note, print_error, print_json, ref_of, refused
 from muster.cli.values import number
 from muster.cli.waiting import ENDED, FOREVER_S, RESTING, STILL, Waiting, add_waiting, duration_s
@@ -191,27 +191,28 @@ def post(action: str, **more: Any) -> Act:
 
 
 def refuse_unknown_agent(context: Context, name: str) -> None:
-    """Raises NotFound for an agent that is neither configured, nor offered by a worker, nor a program that has
-    registered."""
-    by_workers = offered(context.api)
-    if name in by_workers:
+    """Raises NotFound for an agent that no task may name: see `engine.known_agents`."""
+    if name in offered(context.api):
         return
-    programs = registered(context.api)
-    if name in programs:
+    if name in registered(context.api):
         note(f"agent {clean(name)}, a program, is offline: such a task waits until it is heard again")
         return
-    if context.here is None:  # its settings are elsewhere
-        note(f"no worker that is up offers agent {clean(name)}")
-        return
-    from muster.app.settings import load_config
+    configured: set[str] = set()
+    if context.here is not None:  # else its settings are elsewhere
+        from muster.app.settings import load_config
 
-    known = by_workers | programs | set(load_config(context.here.root).agents)
-    if name not in known:
-        names = ", ".join(sorted(known))
-        raise NotFound(
-            f"there is no agent {name}; nothing was changed",
-            f"add [agents.{name}] to muster.toml, or use one of: {names}",
-        )
+        configured = {*load_config(context.here.root).agents}
+    if name in configured:
+        return
+    known = known_agents(context.api)
+    if context.here is None or name in known:
+        note(f"no worker that is up offers agent {clean(name)}: such a task waits until one does")
+        return
+    names = ", ".join(sorted(known | configured))
+    raise NotFound(
+        f"there is no agent {name}; nothing was changed",
+        f"add [agents.{name}] to muster.toml, or use one of: {names}",
+    )
 
 
 def _each(args: argparse.Namespace, look: str, act: Act, tell: Tell) -> int:

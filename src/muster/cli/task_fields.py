@@ -100,7 +100,7 @@ def _dry_run(args: argparse.Namespace) -> int:
     """As `muster plan add --dry-run` says it for a whole file.  Raises NotFound for an unknown agent."""
     from muster.app.plan_tasks import unknown_agents
     from muster.app.settings import load_config
-    from muster.cli.plan_file import others_in
+    from muster.cli.plan_file import Given, others_in
     from muster.cli.plan_takers import show_takers
     from muster.model.edits import PlanDocument, PlanTask
 
@@ -110,7 +110,7 @@ def _dry_run(args: argparse.Namespace) -> int:
     config = load_config(project.root)
     task = PlanTask(key=args.key or "-", title=args.title, **stated(args))
     document = PlanDocument(name=args.plan or "tasks", title="", tasks=(task,))
-    if unknown_agents(document, config, others_in(project)):
+    if unknown_agents(document, config, others_in(project, Given(document, None))):
         raise NotFound(
             f"there is no agent {task.agent}; nothing was changed",
             f"add [agents.{task.agent}] to muster.toml, or use one of: {', '.join(sorted(config.agents))}",

@@ -9,6 +9,7 @@ from msgspec.structs import asdict, replace
 
 from muster.engine.free_slots import FreeSlots, free_slots
 from muster.engine.inputs import as_compared
+from muster.engine.known_agents import away_elsewhere, known_agents
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.needy import needy
 from muster.engine.permissions import PERMISSIONS
@@ -294,6 +295,14 @@ class Queries:
         """All tasks of a plan in the words of its file.  Raises NotFound."""
         return await self._reads.kept_tasks((await self._plan_view(name)).id)
 
+    async def known_agents(self, plan: str | None, source: str | None) -> frozenset[str]:
+        """Whom tasks may name, those of this plan besides: of its file, where it has one."""
+        views = await self._reads.plans()
+        of_plan = [view for view in views if source is not None and view.source == source]
+        of_plan = of_plan or [view for view in views if view.name == plan and source in {None, view.source}]
+        kept = [task for view in of_plan for task in await self._reads.kept_tasks(view.id)]
+        return await known_agents(self._reads, self._policy, kept)
+
     async def boxes_named(self, names: Collection[str]) -> list[Namesake]:
         """Tasks of plans with a file whose boxes have one of these names; what is archived is none of them."""
         plans = await self._reads.plan_sources()
@@ -369,12 +378,13 @@ class Queries:
         return last.given({*known, ROOM})
 
     async def _facts(self, touching: tuple[Touching, ...] = ()) -> CrewFacts:
-        status = await self.crew()
+        status, reads = await self.crew(), self._reads
         holds = {view.id: len(view.holds) for view in status.workers}
         agents = await self._reads.agents()
         drained = {row.name: f"it drains: {row.draining}" for row in agents if row.draining}
         found = free_slots(await self._reads.living_workers(), holds, drained)
         free, unfit, general = found.free, found.unfit, found.general
+        up = {*found.capabilities, *unfit}
         last_unfit, lacking = status.last_unfit, found.lacking
         if last_unfit and (last := await self._reads.last_worker()) is not None:
             lacking = (await self._as_given(last)).all_lacking() | lacking
@@ -415,6 +425,7 @@ class Queries:
             touching=touching,
             programs=frozenset(row.name for row in agents if row.worker_id),
             offline=await self._offline(agents, found) if self._crew_up else {},
+            away=await away_elsewhere(reads, self._policy, agents, up) if self._crew_up else {},
             utc_offset_s=self._clock.utc_offset_s(latest_ms),
             starts_workers=self._policy.starts_workers,
         )

@@ -55,6 +55,12 @@ class OfflineProgram(Struct, frozen=True):
     aimed_only: bool = False
 
 
+class OfflineWorker(NamedTuple):
+    hostname: str
+    since_ms: int
+    """When it was heard last."""
+
+
 class CrewFacts(Struct, frozen=True):
     """What a waiting task's row cannot know about those who could take it."""
 
@@ -94,6 +100,8 @@ class CrewFacts(Struct, frozen=True):
     """Agents that serve themselves, heard or not."""
     offline: Mapping[str, OfflineProgram] = {}
     """Those of them that are not heard."""
+    away: Mapping[str, OfflineWorker] = {}
+    """Agents that only a worker of another host has offered, which is not up."""
     hosts: Mapping[str, str] = {}
     """Of workers that are on another host than the store."""
     utc_offset_s: int = 0
@@ -353,7 +361,7 @@ def _delayed(task: TaskView, at_ms: int, facts: CrewFacts) -> str:
 
 def _matching(task: TaskView, facts: CrewFacts) -> Reason:
     wanted = task.pinned_agent or task.wanted_agent or ANY_AGENT
-    if not facts.free and not facts.unfit and wanted not in facts.offline:
+    if not facts.free and not facts.unfit and wanted not in {*facts.offline, *facts.away}:
         how = "muster up" if facts.starts_workers else "muster worker start --server URL"
         return Reason(f"no worker is up: `{how}` starts some")
     names = takers(wanted or None, required(task.capabilities, task.target), facts)
@@ -384,6 +392,12 @@ def _nobody(task: TaskView, wanted: str, facts: CrewFacts) -> str:
         )
     if wanted == ANY_AGENT:
         return "it names no agent and there is none for such tasks: set `agent` in muster.toml"
+    if (last := facts.away.get(wanted)) is not None:
+        since = clock_word(last.since_ms, facts.now_ms, facts.utc_offset_s)
+        return (
+            f"no worker that is up offers agent {wanted}; the last one was on {last.hostname} (heard at "
+            f"{since}): start one there again, `muster worker start --server URL`"
+        )
     return (
         f"no worker offers agent {wanted}: add [agents.{wanted}] to muster.toml and start the crew anew, "
         f"or start the app {wanted}"

@@ -31,6 +31,11 @@ LEFT_OUT = "left out, because git ignores it: "
 """How that begins which is told among what an agent was not allowed to do: its work is without it, too."""
 
 
+def in_one_line(told: object) -> str:
+    """An error of several lines, for where there is one."""
+    return "; ".join(line.strip() for line in str(told).splitlines() if line.strip())
+
+
 def refused_words(refused: Sequence[str]) -> str:
     """`its agent was not allowed: Bash: make test, and 2 more`."""
     denied = [what for what in refused if not what.startswith(LEFT_OUT)]

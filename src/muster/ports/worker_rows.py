@@ -27,3 +27,6 @@ class WorkerTx(Protocol):
 class WorkerReads(Protocol):
     async def last_worker(self) -> WorkerRow | None:
         """The one that was heard last, also where it has ended."""
+
+    async def last_to_offer(self, agent: str) -> WorkerRow | None:
+        """As `last_worker`, of those with this agent."""

@@ -286,6 +286,9 @@ class StoredReads(StoredQueries):
     async def last_worker(self) -> WorkerRow | None:
         return await self._one(worker_of, "last_worker")
 
+    async def last_to_offer(self, agent: str) -> WorkerRow | None:
+        return await self._one(worker_of, "last_to_offer", encode_json(agent))
+
     async def every_meta(self, name: str) -> list[tuple[int, str]]:
         return [(workspace_id, value) for workspace_id, value in await self._all("every_meta", name)]
 

@@ -52,6 +52,13 @@ class AgentsQuery(Query, frozen=True, kw_only=True):
     coordinator_enabled: bool | None = None
 
 
+class KnownAgentsQuery(Query, frozen=True, kw_only=True):
+    plan: str | None = None
+    """Whom tasks of this plan name its file may go on naming, also where nobody else knows them."""
+    source: str | None = None
+    """The file of the plan that is meant, where it has one."""
+
+
 class AgentBody(ActorBody, frozen=True, kw_only=True):
     name: Annotated[str, Meta(max_length=255)] = ""
     """What people call it."""
@@ -138,6 +145,13 @@ async def agents(web: Backend, query: AgentsQuery) -> list[RegisteredAgent]:
         if (not wanted or one.status in wanted)
         and query.coordinator_enabled in {None, one.coordinator_enabled}
     ]
+
+
+@routes.get("/api/v1/known-agents")
+async def known(web: Backend, query: KnownAgentsQuery) -> list[str]:
+    """Whom `agent=` of a task may name: agents of the settings, those that workers offer, also workers of other
+    hosts that are away, and programs that have registered."""
+    return sorted(await web.queries.known_agents(query.plan, query.source))
 
 
 def _status(word: str) -> AgentStatus:

@@ -17,7 +17,7 @@ from muster.model.people import THE_FILE
 from muster.model.plan_sync import BOX_CHANGES, UNPROVED, SyncVerdict, TakeTicks
 from muster.model.rows import Plan
 from muster.model.views import TaskView
-from muster.model.wording import OPEN_BELOW
+from muster.model.wording import OPEN_BELOW, in_one_line
 from muster.ports.engine import Execute
 
 
@@ -40,7 +40,7 @@ class PlanApplier:
                 done, unproved = await apply(step) if step else ([], ())
             except CallerError as error:
                 # Nothing of this step was changed; as a conflict it is not tried again each time.
-                problem, again = str(error), isinstance(error, BoxesMoved)  # since they were compared
+                problem, again = in_one_line(error), isinstance(error, BoxesMoved)  # since they were compared
                 waits += [FileConflict.of(one, problem, now_ms, passing=again) for one in step]
             else:
                 told += done

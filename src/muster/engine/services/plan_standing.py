@@ -9,6 +9,7 @@ from muster.engine.services.plan_syncer import PlanSyncer
 from muster.engine.services.ticker import Ticker
 from muster.model.errors import BadPlan, NotFound
 from muster.model.plan_sync import PlanSynced
+from muster.model.wording import in_one_line
 
 
 async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> PlanSynced:
@@ -20,7 +21,7 @@ async def standing(found: PlanSynced, syncer: PlanSyncer, ticker: Ticker) -> Pla
         return found
     except BadPlan as error:
         # Nobody can answer what is asked of a file that is gone, or no text.
-        return found if not_there(error) else replace(found, problem=str(error), conflicts=())
+        return found if not_there(error) else replace(found, problem=in_one_line(error), conflicts=())
     # What was refused is asked about as well; any other problem was that the file could not be read.
     refused = any(one.why == found.problem for one in left.waiting)
     problem = left.problem or (found.problem if refused else "")

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from muster.engine.known_agents import known_agents
 from muster.engine.moved_boxes import Left, all_left, namesakes
 from muster.engine.policy import Policy
 from muster.engine.service import WorkspaceService
@@ -53,6 +54,7 @@ from muster.model.plan_sync import (
 from muster.model.rows import Plan
 from muster.model.states import PauseReason, TaskStatus
 from muster.model.views import TaskFilter, TaskView
+from muster.model.wording import in_one_line
 from muster.ports.engine import Execute
 from muster.ports.files import Mark, PlanBytes, PlanFiles
 from muster.ports.runtime import PLAN_FILES, Clock, Wakeups
@@ -63,8 +65,6 @@ log = logging.getLogger(__name__)
 _NONE: Edited = {}
 STEP_S = 0.05
 """It never looks more often."""
-
-
 HOLD_S = 0.2
 """A file that is changed may be half written: so long it is left alone before what differs is held."""
 PATIENCE = 5
@@ -86,7 +86,7 @@ class PlanSyncer(WorkspaceService):
         *,
         policy: Policy,
         rules: FileRules,
-        wanted: Callable[[str, str, bytes, list[str]], UpdatePlan],
+        wanted: Callable[[str, str, bytes, Collection[str]], UpdatePlan],
         head_of: Callable[[str], str | None],
         follow: Callable[[list[str]], None],
         left: Left = all_left,
@@ -94,7 +94,7 @@ class PlanSyncer(WorkspaceService):
         wakeups: Wakeups,
         in_thread: Callable[..., Awaitable[Any]] = asyncio.to_thread,
     ) -> None:
-        """`wanted` reads a plan that went on in some order so far, for programs that are agents; raises BadPlan;
+        """`wanted` reads a plan that went on in some order so far, and may name these agents; raises BadPlan;
         `head_of` says where the checkout around a file stands, None where git is changing it just now; `follow`
         has hints published when something happens around these files; `left` says which boxes went elsewhere;
         `looked` is called once all files have been compared for the first time."""
@@ -303,13 +303,13 @@ class PlanSyncer(WorkspaceService):
         by_key = {task.key: task for task in tasks}
         due = await self._ticker.due(plan)
         try:
-            programs = [agent.name for agent in await self._reads.agents() if agent.worker_id]
+            known_to = await known_agents(self._reads, self._policy, tasks)
             command: UpdatePlan = await self._in_thread(
-                self._wanted, plan.source, plan.task_order, seen.data, programs
+                self._wanted, plan.source, plan.task_order, seen.data, known_to
             )
         except BadPlan as error:
             status = {key: by_key[key].status for key in seen.boxes if key in by_key}
-            return Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=str(error))
+            return Compared(seen, None, by_key, of_boxes(status, seen.boxes, due), problem=in_one_line(error))
         known, identity, _ = as_known(command, tasks, names)
         due |= done_of(identity.joined)
         specs = tuple(map(self._policy.filled, known.tasks))
@@ -412,15 +412,14 @@ class PlanSyncer(WorkspaceService):
 
     async def _could_not(self, plan: Plan, state: SyncState, error: BadPlan | OSError) -> PlanSynced:
         """Compare them."""
-        known = self._known[plan.id]
-        known.first_s, known.problem, known.boxes = None, str(error), {}
-        gone = is_gone(error)
-        if state.problem != str(error):
-            log.warning("plan %s is not in step with its file: %s", plan.name, error)
-        after = replace(state, problem=str(error), done_otherwise=() if gone else state.done_otherwise)
+        known, problem, gone = self._known[plan.id], in_one_line(error), is_gone(error)
+        known.first_s, known.problem, known.boxes = None, problem, {}
+        if state.problem != problem:
+            log.warning("plan %s is not in step with its file: %s", plan.name, problem)
+        after = replace(state, problem=problem, done_otherwise=() if gone else state.done_otherwise)
         if after != state or (gone and state.otherwise):
             await self._keep(plan, after, held={} if gone else None)
-        return PlanSynced(plan=plan.name, problem=str(error), conflicts=state.waiting)
+        return PlanSynced(plan=plan.name, problem=problem, conflicts=state.waiting)
 
     async def decide(self, name: str, accept: bool, keys: Collection[str], actor: str) -> PlanSynced:
         """A person's word on what waits: the file is right, or the plan is; of these tasks, or of all.

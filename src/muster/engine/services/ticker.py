@@ -14,6 +14,7 @@ from muster.model.edits import is_barrier
 from muster.model.errors import BadPlan, MusterError
 from muster.model.rows import Plan
 from muster.model.states import TaskStatus
+from muster.model.wording import in_one_line
 from muster.ports.engine import Execute
 from muster.ports.files import PlanBoxes
 from muster.ports.runtime import Clock
@@ -150,7 +151,7 @@ class Ticker(WorkspaceService):
                     if name in (None, plan.name):
                         waits += [await self._tick(plan)]
         except (TimeoutError, MusterError) as error:
-            waits.append(str(error) or f"not written within {within_s:g} s")
+            waits.append(in_one_line(error) or f"not written within {within_s:g} s")
             log.warning("boxes wait for the next start: %s", waits[-1])
         return "; ".join(filter(None, waits))
 
@@ -189,8 +190,9 @@ class Ticker(WorkspaceService):
             assert isinstance(found, frozenset)
             found = frozenset(keys[box] for box in found)
         except (BadPlan, OSError) as error:
-            self._warn(plan, str(error))
-            return str(error)
+            problem = in_one_line(error)
+            self._warn(plan, problem)
+            return problem
         self.written.setdefault(plan.id, {}).update((key, due[key].done) for key in found)
         owed = {key: one for key, one in (self._owed.get(plan.id, {}) | due).items() if key not in found}
         # What was taken out stays among them: its box may stand in another plan's file, and is done.

@@ -133,6 +133,11 @@ $event_view
 -- name: last_worker
 SELECT $worker_columns FROM workers WHERE @mine ORDER BY last_seen_at_ms DESC LIMIT 1
 
+-- name: last_to_offer
+-- `agents` is a list in JSON.  LIKE would take other letters for the same, and `_` for any.
+SELECT $worker_columns FROM workers
+ WHERE @mine AND replace(agents, ?1, '') <> agents ORDER BY last_seen_at_ms DESC LIMIT 1
+
 -- name: holds
 SELECT a.worker_id, coalesce(p.name, ''), coalesce(t.key, CAST(t.id AS TEXT)), a.epoch
   FROM attempts a JOIN tasks t ON t.id = a.task_id LEFT JOIN plans p ON p.id = t.plan_id
