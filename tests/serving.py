@@ -49,7 +49,7 @@ class ServedOwner:
     first_event_id, left_off_ms, unattended = 0, 0, False
     far_git = None
     works: Works | None = None
-    reader: Callable[[str], Reader] = staticmethod(lambda _: Reader())
+    reader: Callable[[str, str], Reader] = staticmethod(lambda *_: Reader())
     absences = 0
     seen = ""
     listening = ""

@@ -27,6 +27,34 @@ def test_a_pipe_gets_the_bytes_as_they_were_printed(cli, owner):
     assert cli("logs", "api", "--stream=stderr").raw == b"oops"
 
 
+def ran_elsewhere(owner, key, *, kind, data, agent="far"):
+    """A task that a worker with settings of its own has run."""
+    worker = f"worker-{key:z<8}"
+    owner.register(worker, hostname="h2", agents=(agent,), general=(), offers={agent: c.Offer(kind=kind)})
+    task = c.Spec(title="T", key=key, agent=agent)
+    owner.do(c.Enqueue(plan="far", source=None, actor="u", tasks=(task,)))
+    [job] = owner.do(c.Claim(worker_id=worker, request_id=key)).jobs
+    owner.begin(job)
+    owner.log(job.task_id, 1, data)
+
+
+def test_what_a_command_printed_elsewhere_stays_as_it_was(cli, owner, root):
+    data = b'gr\374n\r\n{"type": "x"}\n\xff end'
+    ran_elsewhere(owner, "plain", kind="command", data=data)
+    assert cli("logs", "far/plain").raw == data
+    assert json.loads(cli("attempt", "show", "far/plain", "--json").out)["agentKind"] == "command"
+    (root / "muster.toml").write_text('[agents.same]\nkind = "claude-code"\n')
+    ran_elsewhere(owner, "other", kind="command", data=data, agent="same")
+    assert cli("logs", "far/other").raw == data, "an agent of the same name here is another one"
+
+
+def test_what_an_agent_said_elsewhere_is_read_by_its_kind(cli, owner, root):
+    (root / "muster.toml").write_text('[agents.far]\ncommand = ["true"]\n')
+    data = (Path(__file__).parents[1] / "agents" / "streams" / "claude-code.tools.jsonl").read_bytes()
+    ran_elsewhere(owner, "said", kind="claude-code", data=data)
+    assert cli("logs", "far/said").out and '"type"' not in cli("logs", "far/said").out
+
+
 def test_many_pages_of_log(cli, owner):
     api = owner.tasks()["api"]
     lines = [f"line {number}\n".encode() for number in range(450)]

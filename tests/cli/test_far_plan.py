@@ -9,6 +9,7 @@ import pytest
 
 from cli_owner import Cli, Ran
 from far_servers import SECRET, FarOwner, far_owner
+from muster.model import commands as c
 
 PLAN = """\
 # Site
@@ -59,6 +60,17 @@ def test_the_check_of_a_plan_asks_the_server_that_it_would_go_to(
     far.register("worker-gpugpugp", hostname="gpu-host", pid=7, agents=("gpu",), general=())
     told = ask("plan", "check", "site.md")
     assert (told.code, "nothing looks odd" in told.out) == (0, True), told.out
+
+
+def test_the_output_of_a_command_comes_from_a_server_as_it_was(ask: Callable[..., Ran], far: FarOwner) -> None:
+    offers = {"gpu": c.Offer(kind="command")}
+    far.register("worker-gpugpugp", hostname="gpu-host", agents=("gpu",), general=(), offers=offers)
+    task = c.Spec(title="T", key="t", agent="gpu")
+    far.do(c.Enqueue(plan="far", source=None, actor="u", tasks=(task,)))
+    [job] = far.do(c.Claim(worker_id="worker-gpugpugp", request_id="r")).jobs
+    far.begin(job)
+    far.log(job.task_id, 1, b"gr\374n\n")
+    assert ask("logs", "far/t").raw == b"gr\374n\n"
 
 
 def test_a_file_whose_plan_is_not_there_is_refused(ask: Callable[..., Ran], root: Path) -> None:

@@ -47,14 +47,18 @@ def agent_of(agent: AgentConfig, config: Config, project: Project, seat: int = N
         ) from error
 
 
-def reader_of(config: Config, agent: str = "") -> Reader:
+def reader_of(config: Config, agent: str = "", kind: str = "") -> Reader:
     """How the output of this agent is read: plain for a command, else as its kind does.  What that does not know,
-    and an agent that is not configured, is read as any other kind does: it may have reviewed the work."""
-    own = config.agents.get(agent)
-    if own is not None and (own.kind == COMMAND or KINDS[own.kind].entries is None):
+    and an agent that is not configured, is read as any other kind does: it may have reviewed the work.
+
+    `kind` is what its worker has said, whose settings may be others; empty: nothing.
+    """
+    configured = config.agents.get(agent)
+    own = kind or (configured.kind if configured else "")
+    if own == COMMAND or (own in KINDS and KINDS[own].entries is None):
         return Reader()
     others = {one.kind for one in config.agents.values() if one.kind != COMMAND}
-    names = [own.kind, *sorted(others - {own.kind})] if own else sorted(KINDS)
+    names = [own, *sorted(others - {own})] if own in KINDS else sorted(KINDS)
     return Reader(tuple(entries for name in names if (entries := KINDS[name].entries) is not None))
 
 

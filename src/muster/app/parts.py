@@ -24,20 +24,20 @@ from muster.hosts.trace import trace_with
 from muster.model.commands import Offer
 from muster.model.errors import MusterError, NotAllowed, StoreFault, StoreFull, StoreRefused, Unavailable
 from muster.model.profiles import offered
-from muster.model.rows import NOTHING_SPECIAL, WorkerRow
+from muster.model.rows import WorkerRow
 from muster.worker.git import GitRefused, Repository, find_repository, git_of
 from muster.worker.supervisor import CANNOT_START, DISK_FULL, ENDED, FIX, HELD, NO_STORE, NOT_LET_IN
 from muster.worker.workdir import Trees
 from muster.worker.worktree_cleaner import LocalTrees
 
 
-def readers_of(config: Config) -> Callable[[str], Reader]:
-    """By the agent's name, how its output is shown on a page."""
+def readers_of(config: Config) -> Callable[[str, str], Reader]:
+    """By the agent's name and kind, how its output is shown on a page."""
 
-    def of(agent: str) -> Reader:
+    def of(agent: str, kind: str) -> Reader:
         from muster.app.agents import reader_of  # only for those who look at pages
 
-        return reader_of(config, agent)
+        return reader_of(config, agent, kind)
 
     return of
 
@@ -130,19 +130,16 @@ def worker_of(config: Config) -> WorkerRow:
 
 
 def offers_of(config: Config) -> dict[str, Offer]:
-    """What each agent is good for, for those that say so."""
+    """What each agent is good for, and how its output is read."""
     return {
-        name: offer
-        for name, agent in config.agents.items()
-        if (
-            offer := Offer(
-                capabilities=offered(agent.capabilities, agent.targets),
-                profiles=agent.profiles,
-                model=agent.model or "",
-                aimed_only=not agent.coordinator_enabled,
-            )
+        name: Offer(
+            capabilities=offered(agent.capabilities, agent.targets),
+            profiles=agent.profiles,
+            model=agent.model or "",
+            aimed_only=not agent.coordinator_enabled,
+            kind=agent.kind,
         )
-        != NOTHING_SPECIAL
+        for name, agent in config.agents.items()
     }
 
 

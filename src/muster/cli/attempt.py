@@ -132,7 +132,7 @@ def _table(attempts: list[Json], screen: Screen) -> None:
 def _show(args: argparse.Namespace) -> int:
     with connect(args) as context:
         project, detail, attempt = _found(args, context)
-        told = tail(context.api, Readers(project), detail["task"]["id"], attempt["epoch"], attempt["agent"])
+        told = tail(context.api, Readers(project), detail["task"]["id"], attempt)
     events = [event for event in detail["events"] if event["epoch"] == attempt["epoch"]]
     work = _works(project, detail, [attempt])[attempt["epoch"]]
     thing = {**attempt, "work": work, "events": events}

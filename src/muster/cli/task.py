@@ -183,11 +183,10 @@ def _said(args: argparse.Namespace, context: Context, detail: Json) -> list[str]
     printed = [inert(line) for line in detail["logTail"].splitlines()]
     if args.json or args.fields is not None or '{"' not in detail["logTail"]:
         return printed
-    from muster.cli.transcripts import Readers, agent_of, tail, tail_lines
+    from muster.cli.transcripts import Readers, attempt_of, tail, tail_lines
 
     task = detail["task"]
-    agent = agent_of(detail, task["epoch"])
-    told = tail(context.api, Readers(context.here), task["id"], task["epoch"], agent)
+    told = tail(context.api, Readers(context.here), task["id"], attempt_of(detail, task["epoch"]))
     return tail_lines(told, Screen(args.color), LINES_SHOWN) or printed
 
 

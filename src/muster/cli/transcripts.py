@@ -60,12 +60,14 @@ class Readers:
         except MusterError as error:  # then by what the lines look like
             note(f"{error.message}; the agents' output is read without it")
 
-    def of(self, agent: str) -> Reader:
-        return reader_of(self._config, agent)
+    def of(self, attempt: Json) -> Reader:
+        """What its worker has said of its agent counts: the settings here may be others, or none."""
+        return reader_of(self._config, attempt["agent"], attempt["agentKind"])
 
 
-def agent_of(detail: Json, epoch: int) -> str:
-    return next((one["agent"] for one in detail["attempts"] if one["epoch"] == epoch), "")
+def attempt_of(detail: Json, epoch: int) -> Json:
+    of_nobody = {"epoch": epoch, "agent": "", "agentKind": ""}
+    return next((one for one in detail["attempts"] if one["epoch"] == epoch), of_nobody)
 
 
 def lines_of(entry: Entry, screen: Screen, *, stream: str = "", room: int = 0) -> Iterator[str]:
@@ -108,12 +110,12 @@ class Said:
         task_id: int,
         epoch: int,
         *,
-        agent: str | None = None,
+        attempt: Json | None = None,
         last: int | None = None,
         recent: int | None = None,
     ) -> None:
         """Of what is there already: only the `last` so many chunks, and of these only the `recent` entries."""
-        self._readers, self._task_id, self._epoch, self._agent = readers, task_id, epoch, agent
+        self._readers, self._task_id, self._epoch, self._attempt = readers, task_id, epoch, attempt
         self._last, self._recent = last, recent
         self._streams: Streams | None = None
         self._after = 0
@@ -124,10 +126,10 @@ class Said:
         """Entries with their streams, since the call before."""
         query: Json = {"epoch": self._epoch, "after": self._after}
         if self._streams is None:
-            agent = self._agent
-            if agent is None:
-                agent = agent_of(api.get(task_path(self._task_id)), self._epoch)
-            self._streams = Streams(self._readers.of(agent))
+            attempt = self._attempt
+            if attempt is None:
+                attempt = attempt_of(api.get(task_path(self._task_id)), self._epoch)
+            self._streams = Streams(self._readers.of(attempt))
             query = {"epoch": self._epoch, "last": self._last} if self._last else query
         answer = api.get(task_path(self._task_id, "output"), query)
         self._after = max(self._after, answer["next"])
@@ -145,9 +147,9 @@ class Said:
         return [*self._streams.end()] if self._streams is not None else []
 
 
-def tail(api: Api, readers: Readers, task_id: int, epoch: int, agent: str) -> list[tuple[str, Entry]]:
+def tail(api: Api, readers: Readers, task_id: int, attempt: Json) -> list[tuple[str, Entry]]:
     """The last entries of an attempt, with their streams."""
-    said = Said(readers, task_id, epoch, agent=agent, last=TAIL_CHUNKS)
+    said = Said(readers, task_id, attempt["epoch"], attempt=attempt, last=TAIL_CHUNKS)
     return [*said.news(api), *said.rest()]
 
 
@@ -181,7 +183,7 @@ class Readable:
         )
 
     def begin(self, detail: Json, epoch: int) -> None:
-        task, reader = detail["task"], self._readers.of(agent_of(detail, epoch))
+        task, reader = detail["task"], self._readers.of(attempt_of(detail, epoch))
         self._plain = not reader.kinds and not self._json and self._grep is None
         self._streams, self._taken = Streams(reader), {"stdout": OutputRead(), "stderr": OutputRead()}
         self._ref = f"{ref_of(task)}#{epoch}"

@@ -134,6 +134,8 @@ class AttemptView(ViewStruct, frozen=True, kw_only=True):
     """What people should know of its work that is done."""
     host: str = ""
     """Its worker's; empty: it has none, or that is not known any more."""
+    agent_kind: str = ""
+    """Of its agent, as its worker has said (`command`, `claude-code`, ...): how its output is read."""
     state: str = ""
     """How it stands, in words: its `status`, or of work that is judged `for review`, `sent back`, `accepted`."""
 

@@ -30,6 +30,7 @@ from muster.client.http import ClientRequest, Connection, answers
 from muster.client.remote import ServerPlaces
 from muster.config.contexts import KnownServer
 from muster.config.project import Project, find_project
+from muster.config.settings import COMMAND
 from muster.hosts.file_lock import LONGEST_S, STARTING_S, LockWait, holder
 from muster.hosts.local_host import LocalHost
 from muster.model import commands as c
@@ -127,7 +128,7 @@ def _embedded(project: Project) -> EmbeddedOwner:
 def registration_of(
     agents: tuple[str, ...], slots: int, offers: dict[str, c.Offer], general: tuple[str, ...] = ()
 ) -> c.Register:
-    """Of a worker in this process, with a name that was never used."""
+    """Of a worker in this process, with a name that was never used; what functions print is shown as it is."""
     host = LocalHost()
     process = host.identify(os.getpid())
     assert process is not None
@@ -139,7 +140,7 @@ def registration_of(
         boot_id=host.boot_id,
         slots=slots,
         agents=agents,
-        offers=offers,
+        offers={agent: replace(offers.get(agent, c.Offer()), kind=COMMAND) for agent in agents},
         general=general,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from operator import attrgetter
 from types import UnionType
@@ -10,11 +11,12 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from muster.model.access import Member, Token
 from muster.model.agents import AgentBeat, AgentRow
 from muster.model.as_stored import json_reader
+from muster.model.commands import Offer
 from muster.model.edits import KeptTask
 from muster.model.errors import StoreFault
 from muster.model.events import Event
@@ -134,8 +136,20 @@ hook_message_of = reader(HookMessage)
 kept_of = reader(KeptTask)
 task_view_of = reader(TaskView)
 outline_of = reader(TaskOutline)
-attempt_view_of = reader(AttemptView)
+_attempt_view_of = reader(AttemptView)
 event_view_of = reader(EventView)
+_offers_of = json_reader(dict[str, Offer])
+
+
+def told_attempt_of(row: Row) -> AttemptView:
+    """Its last column is what its worker offers: what that says of this agent's kind."""
+    *own, offers = row
+    view = _attempt_view_of(own)
+    with suppress(msgspec.DecodeError):  # a worker's damaged row keeps nobody from the task
+        if (offer := _offers_of(offers).get(view.agent)) is not None:
+            return replace(view, agent_kind=offer.kind)
+    return view
+
 
 _ELSEWHERE = {*Task.__struct_fields__, "task_id", "parent", "depends_on", "dependencies"}
 TEXTS = tuple(name for name in NewTask.__struct_fields__ if name not in _ELSEWHERE)

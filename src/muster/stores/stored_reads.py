@@ -39,7 +39,6 @@ from muster.stores.letters import forms_of
 from muster.stores.queries import StoredQueries, namesake_of, seal_of, sync_state_of
 from muster.stores.rows import (
     attempt_of,
-    attempt_view_of,
     beat_of,
     encode_json,
     event_of,
@@ -50,6 +49,7 @@ from muster.stores.rows import (
     plan_of,
     task_view_of,
     token_of,
+    told_attempt_of,
     worker_of,
 )
 
@@ -210,7 +210,7 @@ class StoredReads(StoredQueries):
         return await self._one(itemgetter(0), "newest_failed_task" if failed else "newest_task")
 
     async def attempts(self, task_id: int) -> list[AttemptView]:
-        return [attempt_view_of(row) for row in await self._all("attempts", task_id)]
+        return [told_attempt_of(row) for row in await self._all("attempts", task_id)]
 
     async def task_costs(self, task_ids: Collection[int]) -> dict[int, int]:
         return dict(await self._all("task_costs", encode_json([*task_ids])))

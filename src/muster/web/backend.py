@@ -190,7 +190,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     reckonings: Reckonings = field(default_factory=Reckonings)
     sent_forms: SentForms = field(default_factory=SentForms)
     counts: EventCounts = field(default_factory=EventCounts)
-    reader: Callable[[str], Reader] = lambda _: Reader()
+    reader: Callable[[str, str], Reader] = lambda *_: Reader()
     """How the output of the agent of this name is read."""
 
     def shut_down(self) -> None:

@@ -91,3 +91,5 @@ class Offer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     """It takes only tasks that name it."""
     lease_s: Seconds | None = None
     """How long its holder is trusted since it was heard last; None: as the settings say."""
+    kind: Annotated[str, Meta(max_length=255)] = ""
+    """As `kind` of the settings of whoever runs it: how its output is read; empty: nobody has said."""

@@ -118,7 +118,9 @@ SELECT id FROM tasks WHERE @mine AND status = 'FAILED' ORDER BY updated_at_ms DE
 SELECT epoch, generation, status, worker_id, agent, assigned_at_ms, started_at_ms, ended_at_ms, error_kind, error,
        exit_code, checkpoints, log_bytes, session_key, usage, CASE refused WHEN '' THEN '[]' ELSE refused END, remark,
        coalesce((SELECT w.hostname FROM workers w WHERE w.id = attempts.worker_id
-                    AND w.workspace_id = attempts.workspace_id), '')
+                    AND w.workspace_id = attempts.workspace_id), ''),
+       coalesce((SELECT w.offers FROM workers w WHERE w.id = attempts.worker_id
+                    AND w.workspace_id = attempts.workspace_id), '{}')
   FROM attempts WHERE task_id = ?1 AND @mine ORDER BY epoch
 
 -- name: efforts

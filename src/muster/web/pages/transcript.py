@@ -116,7 +116,7 @@ class _Reading:
 
     def __init__(self, web: Backend, task_id: int, attempt: AttemptView) -> None:
         self._reads, self._task_id, self._epoch = web.reads, task_id, attempt.epoch
-        self._streams = Streams(web.reader(attempt.agent))
+        self._streams = Streams(web.reader(attempt.agent, attempt.agent_kind))
         self._spans: dict[str, Span] = {}
         self.after = 0
         self.rows: list[Row] = []
