@@ -189,7 +189,7 @@ def scene(folder: Path) -> Iterator[FarOwner]:
     folder.mkdir(parents=True)
     owner = FarOwner(folder)
     owner.clock = clock = _PastClock("boot")
-    owner.served.reader = lambda agent: Reader((entries,) if agent == "claude" else ())
+    owner.served.reader = lambda agent, _: Reader((entries,) if agent == "claude" else ())
     clock.ahead_ms = -43 * _MINUTE_MS
     owner.start()
     try:

@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 
 import muster
+from cli_owner import Cli
 from far_servers import SECRET, FarOwner, far_owner
-from muster.model.errors import BadInput, Overloaded, TooMany
+from muster.client.crew import HttpCrew
+from muster.model import commands as c
+from muster.model.errors import BadInput, Overloaded, TooMany, Unavailable
 from patience import PATIENCE_S
 
 FULL = {
@@ -66,6 +69,16 @@ class Refusing:
                     continue
                 server.sendall(asked)
                 client.sendall(server.recv(1 << 16))
+
+
+class Unreached(Refusing):
+    """A proxy that does not reach the server at first, and says so as nginx does."""
+
+    def __init__(self, owner: FarOwner, times: int, status: str) -> None:
+        super().__init__(owner, times, {})
+        page = f"<html><h1>{status}</h1></html>".encode()
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {len(page)}\r\n\r\n"
+        self._refusal = head.encode() + page
 
 
 @pytest.fixture
@@ -120,3 +133,37 @@ def test_a_full_queue_is_told_while_it_waits_and_at_the_end(
 def test_a_time_that_is_none_is_refused(timeout: float) -> None:
     with pytest.raises(BadInput, match="timeout is"):
         muster.Client(server="http://127.0.0.1:1", token="mst_any", timeout=timeout)
+
+
+REGISTER = c.Register(
+    worker_id="worker-aaaaaaaa", hostname="h", pid=1, pid_start=1, boot_id="b", slots=1, agents=("shell",)
+)
+GATEWAY = ["502 Bad Gateway", "503 Service Unavailable", "504 Gateway Time-out"]
+
+
+@pytest.mark.parametrize("status", GATEWAY)
+def test_a_server_that_is_down_behind_a_proxy_is_away(far: FarOwner, cli: Cli, status: str) -> None:
+    with Unreached(far, 1, status).up() as first:
+        muster.Client(server=first.url, token=SECRET, timeout=PATIENCE_S).add("once", plan="p")
+    with Unreached(far, 1, status).up() as second:
+        client = muster.AsyncClient(server=second.url, token=SECRET, timeout=PATIENCE_S)
+        asyncio.run(client.add("twice", plan="p"))
+    assert [task.title for task in far.tasks().values() if task.plan == "p"] == ["once", "twice"]
+    down = f"the server is down: the proxy before it answers {status[:3]}"
+    with Unreached(far, 999, status).up() as never:
+        ran = cli("status", env={"MUSTER_SERVER": never.url, "MUSTER_TOKEN": SECRET})
+        assert (ran.code, down in ran.err, "muster serve" in ran.err) == (7, True, True), ran.err
+        with pytest.raises(Unavailable, match=down):
+            muster.Client(server=never.url, token=SECRET, timeout=0).add("never")
+        with pytest.raises(Unavailable, match=down):
+            asyncio.run(muster.AsyncClient(server=never.url, token=SECRET, timeout=0).add("never"))
+        with pytest.raises(Unavailable, match=down):
+            HttpCrew(never.url, SECRET).register(REGISTER)
+
+
+def test_a_page_is_no_server_for_an_asynchronous_client_either(far: FarOwner) -> None:
+    with Unreached(far, 999, "404 Not Found").up() as page:
+        with pytest.raises(Unavailable, match="a page of HTML"):
+            muster.Client(server=page.url, token=SECRET, timeout=0).add("never")
+        with pytest.raises(Unavailable, match="a page of HTML"):
+            asyncio.run(muster.AsyncClient(server=page.url, token=SECRET, timeout=0).add("never"))

@@ -201,7 +201,7 @@ def part(text: str) -> bytes:
 
 
 def test_a_message_in_parts_is_one_wherever_it_is_read_on(printing: Printing, site: Site) -> None:
-    force_setattr(site.backend, "reader", lambda _: Lines((acp.entries,)))
+    force_setattr(site.backend, "reader", lambda *_: Lines((acp.entries,)))
     words = [f"word{number} " for number in range(3000)]
     printing.print(b"".join(map(part, words[:10])))
     assert printing.whole() == ["".join(words[:10])]

@@ -117,7 +117,10 @@ def error_of(status: int, data: bytes) -> MusterError:
         return from_wire(problem["code"], problem["detail"], problem["hint"])
     except (ValueError, KeyError, TypeError):
         if status in NOT_HERE:
-            return OwnerUnavailable(f"the server is not reached: its proxy answers {status}", "muster serve")
+            return OwnerUnavailable(
+                f"the server is down: the proxy before it answers {status}, and does not reach it",
+                "on the server's machine: muster serve",
+            )
         return MusterError(f"the owner answered {status}: {data[:200]!r}", "see .muster/muster.log")
 
 

@@ -16,6 +16,7 @@ from muster.client.http import (
     chunk_size,
     ends_with_the_connection,
     nobody_at,
+    refuse_others,
     retry_after,
     usual_headers,
 )
@@ -122,7 +123,7 @@ class AsyncConnections:
             async with asyncio.timeout(asked.reply_s):
                 writer.write(message)
                 await writer.drain()
-                status, data, headers = await _read(reader)
+                status, data, headers = await _read(reader, url)
         except BaseException:
             await _close(streams)
             raise
@@ -144,12 +145,16 @@ def _in_words(error: OSError) -> OSError:
     return error if str(error) else TimeoutError("timed out")
 
 
-async def _read(reader: asyncio.StreamReader) -> tuple[int, bytes, dict[str, str]]:
-    """(status, body, headers)."""
+async def _read(
+    reader: asyncio.StreamReader, url: ServerUrl | None
+) -> tuple[int, bytes, dict[str, str]]:
+    """(status, body, headers).  Raises Lost."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         status_line, *lines = head.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        if url is not None:
+            refuse_others(status_line, headers)
         if "transfer-encoding" in headers and not headers.get("content-type", "").startswith(STREAM):
             data = await _joined(reader)
         elif ends_with_the_connection(status_line, headers):

@@ -243,7 +243,7 @@ class Connection:
         }
         self.retry_after_s = retry_after(headers)
         if self._url is not None:
-            _refuse_others(status_line, headers)
+            refuse_others(status_line, headers)
         in_chunks = "transfer-encoding" in headers
         if in_chunks and headers.get("content-type", "").startswith(STREAM):
             self.close()
@@ -312,8 +312,11 @@ def chunk_size(line: bytes) -> int:
         raise Lost("what it answers is not HTTP") from None
 
 
-def _refuse_others(status_line: str, headers: Mapping[str, str]) -> None:
-    """Raises Lost for what no server of Muster's answers: the address is wrong, or a proxy speaks for it."""
+def refuse_others(status_line: str, headers: Mapping[str, str]) -> None:
+    """Raises Lost for what no server of Muster's answers: the address is wrong.  A proxy that does not reach it
+    answers in its place, in whatever form."""
+    if status_line.split(" ", 2)[1] in map(str, NOT_HERE):
+        return
     if status_line[len(_BEGIN) + 2 :].lstrip().startswith("3"):
         raise Lost(f"it is elsewhere: {headers.get('location', '')[:200]}")
     if headers.get("content-type", "").startswith("text/html"):
