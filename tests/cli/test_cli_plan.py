@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import pytest
 
 from muster.client.http import ClientRequest, Connection
 from muster.model import commands as c
+from muster.model.errors import StoreFull
 from muster.model.states import ErrorKind
 from muster.model.usage import Usage
 from patience import PATIENCE_S
@@ -43,6 +45,54 @@ def test_the_breaker_is_told_everywhere(cli, owner):
     break_it(owner)
     assert "5 tasks failed in a row" in cli("plan", "list").out
     assert "because 5 of its tasks failed in a row" in cli("task", "show", "rest").out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("run",),
+        ("run", "--dry-run"),
+        ("plan", "add"),
+        ("plan", "check"),
+        ("plan", "diff"),
+        ("plan", "add", "--dry-run"),
+    ],
+)
+def test_a_file_that_nothing_can_name_is_refused_before_anything_is_begun(cli, root, words):
+    name = os.fsdecode(b"pl\xffan.md")
+    (root / name).write_text("- [ ] A {#a agent=shell}\n  true\n")
+    refused = cli(*words, name)
+    assert (refused.code, refused.out) == (2, "")
+    assert "the path of pl\ufffdan.md is not UTF-8; nothing was changed" in refused.err
+    assert not (root / ".muster").exists()
+
+
+@pytest.mark.parametrize(("hint", "shown"), [("", False), ("df -h", True)])
+def test_a_store_that_takes_nothing_says_what_is_next_where_that_is_known(cli, owner, hint, shown):
+    owner.served.unwritable = lambda: StoreFull("the disk of x is full: free some room", hint)
+    told = cli("status").out
+    assert "nothing is written: the disk of x is full" in told
+    assert ("  next: df -h\n" in told, "next: \n" in told) == (shown, False)
+
+
+@pytest.mark.parametrize("said", ["5", "$5", "5.0", " 5 "])
+def test_a_budget_is_an_amount_of_dollars(cli, owner, said):
+    assert cli("budget", "billing", said).out == "billing  may cost $5.00 now\n"
+
+
+@pytest.mark.parametrize(
+    "said", ["5,50", "none", "0", "-1", "1e400", "inf", "nan", "", "$", "5 USD", "1000001", "0.0000001"]
+)
+def test_what_is_no_amount_is_told_as_it_was_said_with_one_that_is(cli, owner, said):
+    refused = cli("budget", "billing", said)
+    assert refused.code == 2 and f"{said!r} is not an amount of dollars; nothing was changed" in refused.err
+    assert "muster budget PLAN 20, or 2.50; 1000000 is as good as no limit" in refused.err
+
+
+@pytest.mark.parametrize("words", [("agent", "test", "shell"), ("plan", "from", "words")])
+def test_a_number_of_seconds_says_what_it_may_be(cli, words):
+    refused = cli(*words, "--timeout", "soon")
+    assert refused.code == 2 and "'soon' is not a number from 1 to " in refused.err
 
 
 def test_a_plan_whose_budget_is_used_up_says_so_everywhere_with_what_raises_it(cli, owner):

@@ -62,7 +62,9 @@ def test_the_check_of_a_plan_asks_the_server_that_it_would_go_to(
     assert (told.code, "nothing looks odd" in told.out) == (0, True), told.out
 
 
-def test_the_output_of_a_command_comes_from_a_server_as_it_was(ask: Callable[..., Ran], far: FarOwner) -> None:
+def test_the_output_of_a_command_comes_from_a_server_as_it_was(
+    ask: Callable[..., Ran], far: FarOwner
+) -> None:
     offers = {"gpu": c.Offer(kind="command")}
     far.register("worker-gpugpugp", hostname="gpu-host", agents=("gpu",), general=(), offers=offers)
     task = c.Spec(title="T", key="t", agent="gpu")

@@ -286,7 +286,7 @@ class Owner:
     def unwritable(self) -> MusterError | None:
         """Why nothing can be written now: that, or a full disk, until there is space."""
         full = full_disk(self._project.state_dir)
-        return self.halted() or (StoreFull(full) if full else None)
+        return self.halted() or (StoreFull(full, "df -h; work goes on by itself") if full else None)
 
     async def artifact(self, task_id: int, epoch: int, name: str) -> bytes | None:
         folder = attempt_folder(self._project.attempts_dir, task_id, epoch)

@@ -17,6 +17,7 @@ from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
 from muster.model.errors import BadInput, MusterError, NotFound
 from muster.model.json_value import Json
+from muster.model.kinds import SECONDS_MAX
 from muster.model.numbers import NUMBER_MAX
 
 TIMEOUT_S = 120
@@ -72,7 +73,11 @@ def add(parser: argparse.ArgumentParser) -> None:
     tried.add_argument("name", metavar="NAME")
     add_fields(tried)
     tried.add_argument(
-        "--timeout", type=int, default=TIMEOUT_S, metavar="SECONDS", help=f"give up after this ({TIMEOUT_S})"
+        "--timeout",
+        type=number(1, SECONDS_MAX),
+        default=TIMEOUT_S,
+        metavar="SECONDS",
+        help=f"give up after this ({TIMEOUT_S})",
     )
 
 

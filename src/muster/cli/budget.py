@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 from muster.cli.context import connect
 from muster.cli.output import clean, print_json
@@ -10,7 +11,8 @@ from muster.cli.task_actions import one
 from muster.model.errors import BadInput
 from muster.model.json_value import Json
 
-USD_MAX = 1e6
+USD_MIN, USD_MAX = 1e-6, 1_000_000
+_AMOUNT = re.compile(r"[0-9]{1,9}(\.[0-9]{0,9})?|\.[0-9]{1,9}")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -19,22 +21,30 @@ def add(parser: argparse.ArgumentParser) -> None:
         "The usual ones are [budget] in muster.toml."
     )
     parser.add_argument("ref", metavar="PLAN|REF")
-    parser.add_argument("usd", type=float, metavar="USD")
+    parser.add_argument("usd", metavar="USD", help=f"as 20 or 2.50, up to {USD_MAX:,} (as good as no limit)")
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 0 < args.usd <= USD_MAX:
-        raise BadInput(
-            f"{args.usd:g} is not an amount of dollars; nothing was changed", "muster budget PLAN 20"
-        )
+    usd = _dollars(args.usd)
     with connect(args) as context:
         plans: list[Json] = context.api.get("/api/v1/plans")
         named = {"plan": args.ref}
         if args.ref not in {plan["name"] for plan in plans}:
             named = {"taskId": one(context, args.ref)["id"]}
-        context.post("/api/v1/budgets", **named, microusd=round(args.usd * 1e6))
+        context.post("/api/v1/budgets", **named, microusd=round(usd * 1e6))
     if args.json:
-        print_json({"budget": args.ref, "usd": args.usd})
+        print_json({"budget": args.ref, "usd": usd})
     else:
-        print(f"{clean(args.ref)}  may cost ${args.usd:.2f} now")
+        print(f"{clean(args.ref)}  may cost ${usd:.2f} now")
     return 0
+
+
+def _dollars(text: str) -> float:
+    """Raises BadInput.  A shell makes `$5` an empty word, or another one, unless it is quoted."""
+    amount = text.strip().removeprefix("$")
+    if _AMOUNT.fullmatch(amount) and USD_MIN <= float(amount) <= USD_MAX:
+        return float(amount)
+    raise BadInput(
+        f"{text[:50]!r} is not an amount of dollars; nothing was changed",
+        f"muster budget PLAN 20, or 2.50; {USD_MAX} is as good as no limit",
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection
-from pathlib import Path
 
 from muster.app.parts import repository_of
 from muster.app.plan_tasks import UNKNOWN, Others, choose_order, unknown_agents
@@ -12,7 +11,7 @@ from muster.app.settings import load_config
 from muster.cli import plan_order
 from muster.cli.context import connect, server_of
 from muster.cli.output import Screen, clean, note, print_json
-from muster.cli.plan_file import Given, others_in, others_of, project_for
+from muster.cli.plan_file import Given, named_in_utf8, others_in, others_of, project_for
 from muster.config.project import Project
 from muster.config.settings import Config
 from muster.model.errors import BadPlan
@@ -27,14 +26,14 @@ EXIT_DOUBTS = 1
 
 def run(args: argparse.Namespace) -> int:
     """0 where all is clear, 1 where something looks odd.  Raises BadPlan (2) where it cannot be read."""
-    doubts = Problems(args.plan, shown_max=None)
+    doubts, path = Problems(args.plan, shown_max=None), named_in_utf8(args.plan)
     try:
-        document = read_plan(Path(args.plan), doubts)
+        document = read_plan(path, doubts)
     except BadPlan:
         for line in doubts.told():
             note(clean(line))
         raise
-    given = Given(document, Path(args.plan))
+    given = Given(document, path)
     project = project_for(args, given)
     config = load_config(project.root)
     chosen = choose_order(document, config, "", args.order)

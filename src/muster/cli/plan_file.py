@@ -64,7 +64,7 @@ def given_plan(args: argparse.Namespace) -> Given:
 
         if args.name is not None:
             raise BadInput("--name is for a plan from stdin; a file is known by its path", "leave it out")
-        path = Path(args.plan)
+        path = named_in_utf8(args.plan)
         return Given(read_plan(path), path)
     document = _read_stdin()
     name = args.name if args.name is not None else document.title and document.name
@@ -80,6 +80,17 @@ def given_plan(args: argparse.Namespace) -> Given:
             "a shorter one",
         )
     return Given(replace(document, name=name), None)
+
+
+def named_in_utf8(name: str) -> Path:
+    """Raises BadInput for a file that neither the store nor JSON can name."""
+    path = Path(name)
+    try:
+        str(path.resolve()).encode()
+    except UnicodeEncodeError:
+        told = os.fsencode(name).decode(errors="replace")
+        raise BadInput(f"the path of {told} is not UTF-8; nothing was changed", "rename it") from None
+    return path
 
 
 def _read_stdin() -> PlanDocument:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from muster.cli.values import number
+from muster.model.kinds import SECONDS_MAX
 from muster.model.states import ORDERS
 
 TYPE_CHECKING = False
@@ -53,6 +55,10 @@ def add_from(verbs: Any, act: Any) -> None:
     writing.add_argument("--force", action="store_true", help="also over a file that is there")
     writing.add_argument("--add", action="store_true", help="add it unasked, with the commands that check it")
     writing.add_argument(
-        "--timeout", type=int, default=WRITE_S, metavar="SECONDS", help=f"of each answer ({WRITE_S})"
+        "--timeout",
+        type=number(1, SECONDS_MAX),
+        default=WRITE_S,
+        metavar="SECONDS",
+        help=f"of each answer ({WRITE_S})",
     )
     writing.set_defaults(as_plan=None, new=False, order=None)

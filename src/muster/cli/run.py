@@ -6,7 +6,6 @@ import argparse
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from pathlib import Path
 
 from muster.app.crew import READY_S, SupervisedCrew, refuse_early
 from muster.app.interrupts import Interrupts
@@ -72,7 +71,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from muster.cli.plan_file import STDIN, Given
+    from muster.cli.plan_file import STDIN, Given, named_in_utf8
     from muster.plans.files import read_plan
 
     if args.plan == STDIN:
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
             "write the plan to a file, or: muster plan add - --name NAME --wait, while a crew is up",
         )
     refuse_server(args)
-    path = Path(args.plan)
+    path = named_in_utf8(args.plan)
     given = Given(read_plan(path), path)
     project = project_for(args, given)
     refuse_foreign(project)

@@ -100,10 +100,10 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
             screen.line("  next: muster orchestrator resume")
     if answer["halted"] is not None and args.rewound is None:
         screen.line(f"{screen.badge('failed', 'store halted')}: {clean(answer['halted']['message'])}")
-        screen.line(f"  next: {clean(answer['halted']['hint'])}")
+        _tell_next(answer["halted"]["hint"], screen)
     elif (held_up := answer["unwritable"]) is not None and args.rewound is None:
         screen.line(f"{screen.badge('failed', 'nothing is written')}: {clean(held_up['message'])}")
-        screen.line(f"  next: {clean(held_up['hint'])}")
+        _tell_next(held_up["hint"], screen)
     if any(plan["counts"] for plan in answer["plans"]):
         _show_plans(answer["plans"], screen)
     else:
@@ -112,6 +112,11 @@ def _show(args: argparse.Namespace, answer: Json, screen: Screen) -> None:
     _show_pools(answer["pools"], screen)
     _show_spent(answer, screen)
     _show_needs(answer, screen)
+
+
+def _tell_next(hint: str, screen: Screen) -> None:
+    if hint:
+        screen.line(f"  next: {clean(hint)}")
 
 
 def _show_plans(plans: list[Json], screen: Screen) -> None:

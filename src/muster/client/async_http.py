@@ -145,9 +145,7 @@ def _in_words(error: OSError) -> OSError:
     return error if str(error) else TimeoutError("timed out")
 
 
-async def _read(
-    reader: asyncio.StreamReader, url: ServerUrl | None
-) -> tuple[int, bytes, dict[str, str]]:
+async def _read(reader: asyncio.StreamReader, url: ServerUrl | None) -> tuple[int, bytes, dict[str, str]]:
     """(status, body, headers).  Raises Lost."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")

@@ -107,9 +107,9 @@ class WebhookPost:
         for address in _fixed(host):
             if why := forbidden(address, private=self._private):
                 helps = not forbidden(address, private=True)
-                named = host if host == address else f"{host}, {address},"
+                named = host if host == address else f"{host}, {address}"
                 raise BadInput(
-                    f"nothing would ever be sent to {named} {why}; nothing was added",
+                    f"nothing would ever be sent to {named}, {why}; nothing was added",
                     f"another address, or {allow}" if helps else "another address",
                 )
         return host, port or (443 if parts.scheme == "https" else 80)
@@ -159,8 +159,10 @@ def _fixed(host: str) -> list[str]:
 def forbidden(text: str, *, private: bool) -> str:
     """Why nothing may be sent to this address; empty where it may."""
     for address in _meant(ip_address(text)):
-        if address in _METADATA or address.is_link_local:
+        if address in _METADATA:
             return "where clouds keep their secrets"
+        if address.is_link_local:
+            return "which is link-local: nothing beyond the server's own network is there"
         if address.is_multicast or address.is_unspecified or address in _THIS_NETWORK:
             return "which is no single machine"
         if not private and not _is_public(address):
