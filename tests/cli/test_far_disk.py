@@ -96,6 +96,45 @@ def test_work_that_is_done_waits_for_room_and_is_done_once(served: Served, small
     assert shown.stdout == (small.signs / "copy").read_bytes()
 
 
+GIT_WITHOUT_ROOM = """\
+#!/bin/sh
+case "$PWD $* " in {folder}*" unbundle "*) if [ -e {full} ]; then
+  echo 'fatal: write error: No space left on device' >&2; exit 128
+fi;; esac
+exec {git} "$@"
+"""
+
+
+@pytest.fixture
+def full(folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """While this file is there, git finds no room in the server's repository."""
+    signs = tmp_path_factory.mktemp("signs")
+    own = signs / "git"
+    own.write_text(GIT_WITHOUT_ROOM.format(folder=folder, full=signs / "full", git=shutil.which("git")))
+    own.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{signs}:{os.environ['PATH']}")
+    (signs / "full").touch()
+    return signs / "full"
+
+
+def test_work_that_is_done_waits_for_room_at_the_server(full: Path, served: Served, elsewhere: Path) -> None:
+    log = elsewhere / ".muster" / "muster.log"
+    with working(elsewhere, served, served.worker):
+        until(served.far, "the worker is known")
+        add(served, "t", f"head -c 3000000 /dev/urandom > large; cp large {elsewhere}/copy")
+        until(lambda: "is not sent yet" in log.read_text(), "it says what it waits for")
+        task = served.told("task", "show", "p/t")["task"]
+        assert (task["status"], task["doneEpoch"]) == ("RUNNING", None), "nothing is counted as done"
+        assert f"the disk of {served.folder} on {HOST} is full" in log.read_text()
+        full.unlink()
+        until(lambda: served.status("p/t") == "COMPLETED", "it goes on with room")
+    assert len(served.told("attempt", "list", "p/t")) == 1, "nothing was done again"
+    shown = subprocess.run(
+        ["git", "show", "muster/plan/p:large"], cwd=served.folder, capture_output=True, check=True
+    )
+    assert shown.stdout == (elsewhere / "copy").read_bytes()
+
+
 def test_a_full_host_takes_nothing_while_another_one_does_the_work(
     served: Served, elsewhere: Path, small: SmallHost
 ) -> None:

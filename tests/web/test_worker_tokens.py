@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import over_network
@@ -19,11 +21,13 @@ from muster.client.crew import HttpCrew
 from muster.model import commands as c
 from muster.model import jwt
 from muster.model.access import Right, Role, Vouched
-from muster.model.errors import NotAllowed, Unavailable
+from muster.model.errors import NotAllowed, StoreFull, Unavailable
+from muster.model.far_git import GitPublish
 from muster.web import gate, worker_tokens
 from muster.web.gate import Exposure, NetworkGate
 from muster.web.identity import hash_of
 from muster.web.worker_tokens import KEY_S, SKEW_S, TOKEN_S, worker_token
+from muster.worker.git import DiskFull
 
 BEAT = "/worker/v1/heartbeat"
 
@@ -370,3 +374,28 @@ def test_the_agents_of_a_worker_fit_into_its_token(site: Site, port: int, token:
     assert (status, told["code"]) == (422, "bad_input")
     assert "too long for one worker" in told["detail"]
     assert site.get("/api/v1/workers") == [], "it is not registered"
+
+
+@pytest.mark.parametrize(
+    ("failure", "told"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), StoreFull),
+        (DiskFull(Path("there"), "No space left on device"), StoreFull),
+        (RuntimeError("a bug"), Unavailable),
+        (Unavailable("not now"), Unavailable),
+    ],
+)
+def test_our_worker_waits_where_a_server_fails_at_its_request(
+    port: int, token: str, monkeypatch: pytest.MonkeyPatch, failure: Exception, told: type[Unavailable]
+) -> None:
+    """It may hold finished work: no fault of the server's ends it."""
+
+    async def fail(*_: object) -> None:
+        raise failure
+
+    crew = HttpCrew(f"http://127.0.0.1:{port}", token, key="key")
+    crew.register(registration())
+    monkeypatch.setattr("muster.web.far_git._named", fail)
+    with pytest.raises(Unavailable) as refused:
+        crew.git_publish(GitPublish(task_id=1, epoch=1, old=None, new="a" * 40))
+    assert type(refused.value) is told, "and nothing that is of this host"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +19,13 @@ from repositories import git
 from muster.app.far_git import LocalGit
 from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove, NotFound
-from muster.model.far_git import GitFetch, GitPublish, GitSend
+from muster.model.far_git import GitFetch, GitPart, GitPublish, GitSend
 from muster.worker.bundles import bundle, unbundle
-from muster.worker.git import Repository, find_repository
+from muster.worker.git import DiskFull, Repository, find_repository
 from muster.worker.upstream import Upstream
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import LocalTrees
+from patience import PATIENCE_S
 
 PART = 1000
 
@@ -192,3 +198,114 @@ def test_a_tree_goes_once_it_is_old_and_the_server_has_its_work(there: Path, tmp
     upstream.clear(0, put_away)
     assert not tree.path.exists()
     assert git(there, "show", f"{tree.kept}:made") == "by an agent"
+
+
+GIT_WITHOUT_ROOM = """\
+#!/bin/sh
+case " $* " in *" unbundle "*) if [ -e {full} ]; then
+  test -n "$GIT_OBJECT_DIRECTORY" || GIT_OBJECT_DIRECTORY={objects}
+  mkdir -p "$GIT_OBJECT_DIRECTORY/pack"; echo half > "$GIT_OBJECT_DIRECTORY/pack/tmp_pack_1"
+  echo 'fatal: write error: No space left on device' >&2; exit 128
+fi;; esac
+exec {git} "$@"
+"""
+"""It leaves behind what git leaves of a pack."""
+
+
+def git_without_room(folder: Path, full: Path, objects: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where `full` is a file, what comes finds no room."""
+    (folder / "bin").mkdir()
+    own = folder / "bin" / "git"
+    own.write_text(GIT_WITHOUT_ROOM.format(full=full, objects=objects, git=shutil.which("git")))
+    own.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+
+
+def test_a_bundle_waits_for_room_at_the_server_and_is_not_sent_again(
+    server: Path, there: Path, desk: LocalGit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = Sent(there, "one", git(server, "rev-parse", "HEAD"))
+    full, objects = tmp_path / "full", server / ".git" / "objects"
+    before = {path for path in objects.rglob("*") if path.is_file()}
+    full.touch()
+    git_without_room(tmp_path, full, objects, monkeypatch)
+    with pytest.raises(DiskFull) as refused:
+        asyncio.run(desk.take("p", "one", sent.at(0, len(sent.data))))
+    assert (refused.value.code, refused.value.http_status) == ("store_full", 507)
+    assert {path for path in objects.rglob("*") if path.is_file()} == before, "it leaves nothing behind"
+    full.unlink()
+    again = asyncio.run(desk.take("p", "one", sent.at(0, len(sent.data))))
+    assert (again.received, again.whole) == (len(sent.data), False), "all of it is there"
+    assert asyncio.run(desk.take("p", "one", sent.at(again.received))).whole
+    assert git(server, "show", "refs/muster/p/one/1:one") == "one"
+
+
+GIT_THAT_BEGINS_LATE = """\
+#!/bin/sh
+case " $* " in *" init "*)
+  echo init >> {folder}/begun; until [ -e {folder}/go ]; do sleep 0.02; done
+esac
+exec {git} "$@"
+"""
+
+
+class Desk:
+    """What a worker elsewhere asks."""
+
+    def __init__(self, desk: LocalGit) -> None:
+        self._desk = desk
+        self.asked = threading.Semaphore(0)
+
+    def git_fetch(self, asked: GitFetch) -> GitPart:
+        self.asked.release()
+        return asyncio.run(self._desk.part("p", "one", asked))
+
+
+def upstream_in(folder: Path, crew: Desk) -> Upstream:
+    return Upstream(
+        crew,  # type: ignore[arg-type] - it only fetches
+        folder / "repository",
+        folder / "owed",
+        folder / "trees",
+        lease_s=60,
+    )
+
+
+def bring_in(folder: Path, crew: Desk) -> Repository | None:
+    job: Any = SimpleNamespace(task_id=7, plan="p", key="one")
+    return upstream_in(folder, crew).bring(job, lambda call: call())
+
+
+def test_workers_of_a_fresh_host_begin_its_repository_once(
+    server: Path, desk: LocalGit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    own = tmp_path / "bin" / "git"
+    own.write_text(GIT_THAT_BEGINS_LATE.format(folder=tmp_path, git=shutil.which("git")))
+    own.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+    host, crew = tmp_path / "host", Desk(desk)
+    with ThreadPoolExecutor() as pool:
+        brought = [pool.submit(bring_in, host, crew) for _ in range(2)]
+        assert all(crew.asked.acquire(timeout=PATIENCE_S) for _ in brought)
+        wait(brought, timeout=0.2)  # for who would not wait for the other one
+        (tmp_path / "go").touch()
+        found = [one.result(PATIENCE_S) for one in brought]
+    assert all(one is not None and one.commit_of("HEAD") == git(server, "rev-parse", "HEAD") for one in found)
+    assert (tmp_path / "begun").read_text() == "init\n"
+
+
+@pytest.mark.parametrize("half", [("HEAD",), ("HEAD", "config.lock"), ("HEAD", "config", "refs/heads")])
+def test_a_repository_whose_making_was_killed_is_made_whole(
+    half: tuple[str, ...], server: Path, desk: LocalGit, tmp_path: Path
+) -> None:
+    git(tmp_path, "init", "-q", "--template=", "whole")
+    left, whole = tmp_path / "host" / "repository" / ".git", tmp_path / "whole" / ".git"
+    for name in half:
+        (left / name).parent.mkdir(parents=True, exist_ok=True)
+        if (whole / name).is_dir():
+            (left / name).mkdir()
+        else:
+            (left / name).write_text((whole / name).read_text() if (whole / name).exists() else "")
+    brought = bring_in(tmp_path / "host", Desk(desk))
+    assert brought is not None and brought.commit_of("HEAD") == git(server, "rev-parse", "HEAD")

@@ -27,7 +27,7 @@ from muster.model.far_git import (
 )
 from muster.model.refs import kept_refs, own_refs
 from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
-from muster.worker.git import GitFailed, Repository
+from muster.worker.git import DiskFull, GitFailed, Repository
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 
@@ -96,15 +96,11 @@ class LocalGit:
             if there < part.size:
                 return GitReceived(received=there, whole=False)
             try:
-                if sha256_of(path) != part.sha256:
-                    raise BadInput(
-                        "the bundle is not the one that was announced; nothing was kept", "send it again"
-                    )
-                unbundle(self._repository, path)
-            except GitFailed as error:
-                raise BadInput(f"{error.message}; nothing was kept", "send it again") from error
-            finally:
+                take_in(self._repository, path, part)
+            except BadInput:
                 path.unlink()
+                raise
+            path.unlink()
             self._settle(tree, part)
             return GitReceived(received=part.size, whole=True)
 
@@ -129,6 +125,8 @@ class LocalGit:
                 await detached_call(branch.move, asked.old, asked.new)
                 await detached_call(self._repository.run, "update-ref", "-d", _merged_ref(asked))
                 return GitMoved(moved=True)
+        except DiskFull:
+            raise  # it goes on once there is room
         except GitFailed as error:
             return GitMoved(moved=False, why=error.message, hint=error.hint)
 
@@ -162,6 +160,18 @@ def has(repository: Repository, part: GitSend) -> bool:
         return False
     asked = repository.ask("rev-list", "--objects", "--quiet", *names, "--not", "--all")
     return asked.returncode == 0
+
+
+def take_in(repository: Repository, path: Path, part: GitSend) -> None:
+    """Raises BadInput where that is no bundle, or not this one; DiskFull where there is no room for it."""
+    if sha256_of(path) != part.sha256:
+        raise BadInput("the bundle is not the one that was announced; nothing was kept", "send it again")
+    try:
+        unbundle(repository, path)
+    except DiskFull:
+        raise  # nothing is wrong with the bundle
+    except GitFailed as error:
+        raise BadInput(f"{error.message}; nothing was kept", "send it again") from error
 
 
 def refuse_half(repository: Repository, part: GitSend) -> None:

@@ -28,6 +28,7 @@ from muster.app.far_git import (
     refusal,
     refuse_half,
     standing,
+    take_in,
 )
 from muster.config.project import Project
 from muster.hosts.detached_call import detached_call
@@ -53,8 +54,8 @@ from muster.ports.locks import locks
 from muster.ports.store import Transaction
 from muster.stores.postgres.files import BUNDLE, FileKey, Part, PostgresFiles
 from muster.stores.postgres.store import PostgresStore
-from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
-from muster.worker.git import GitFailed
+from muster.worker.bundles import bundle, read_at, sha256_of
+from muster.worker.git import DiskFull, GitFailed
 from muster.worker.git_mirror import TRIES_MAX, GitMirror, Move
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
@@ -198,19 +199,11 @@ class SharedGit:
             if path is None and part.size and not has(repository, part):
                 return False
             if path is not None:
-                self._take_in(mirror, path, part)
+                take_in(repository, path, part)
             refuse_half(repository, part)
             merged = merged_ref(plan, part.task_id, part.epoch)
             mirror.change(wanted, lambda: put_refs(tree, part, merged))
         return True
-
-    def _take_in(self, mirror: GitMirror, path: Path, part: GitSend) -> None:
-        if sha256_of(path) != part.sha256:
-            raise BadInput("the bundle is not the one that was announced; nothing was kept", "send it again")
-        try:
-            unbundle(mirror.repository, path)
-        except GitFailed as error:
-            raise BadInput(f"{error.message}; nothing was kept", "send it again") from error
 
     async def publish(
         self, plan: str, asked: GitPublish, intend: Callable[[str, str, str], Awaitable[None]]
@@ -223,6 +216,8 @@ class SharedGit:
             turn = looked.get(turn_of(plan_branch(plan)), _NONE)
             await intend(plan_branch(plan), asked.old or "0" * len(asked.new), turn)
             return GitMoved(moved=await detached_call(self._move, mirror, plan, asked, looked))
+        except DiskFull:
+            raise  # it goes on once there is room
         except GitFailed as error:
             return GitMoved(moved=False, why=error.message, hint=error.hint)
 

@@ -43,6 +43,7 @@ A = TypeVar("A", bound=Answer)
 
 KEY_HEADER, SEEN_HEADER = "Muster-Worker", "Muster-Seen"
 REPLY_S_MIN = 1.0
+SERVER_FAILED = 500
 GIT_S = 120.0
 """What git may take at the server, besides."""
 _NAMES = {shape: name for name, shape in COMMANDS.items()}
@@ -100,6 +101,8 @@ class HttpCrew:
         """The newest commit of the servers' that this worker was told of."""
         self._renewing = threading.Lock()
         self._not_taken_told = False
+        self._failed_told: set[str] = set()
+        """What a server has failed with: each is logged once."""
         self._places = places_of(os.fspath(socket), ca)
         self._socket = socket
         self._token = token
@@ -277,9 +280,22 @@ class HttpCrew:
             if at is not None and self._places is not None and self._places.now is not at:
                 self._leave(at)
         if status >= 400:
-            raise error_of(status, data)
-        decoded: A = _DECODERS[answer].decode(data)
+            raise self._refused(error_of(status, data), status)
+        try:
+            decoded: A = _DECODERS[answer].decode(data)
+        except msgspec.DecodeError as error:  # a page of a proxy's, perhaps
+            raise self._refused(error_of(status, data), status) from error
         return decoded
+
+    def _refused(self, error: MusterError, status: int) -> MusterError:
+        """Who has registered may hold finished work: a server that fails at a request, or a proxy that answers in
+        its place, is asked again, for neither says anything of that work."""
+        if type(error) is not MusterError or not (status >= SERVER_FAILED or self._worker_id):
+            return error
+        if error.message not in self._failed_told:
+            self._failed_told.add(error.message)
+            log.warning("the server is asked again: %s", error.message)
+        return Unavailable(error.message, error.hint)
 
     def _leave(self, url: ServerUrl) -> None:
         """What other threads have asked that server is not waited for: the next one is asked."""

@@ -218,7 +218,8 @@ class AgentUnfit(MusterError):
 def _tree(root: type[MusterError]) -> dict[str, type[MusterError]]:
     found = {root.code: root}
     for child in root.__subclasses__():
-        found |= _tree(child)
+        # A class that shares its parent's code is raised where it happens, and may be made of other words.
+        found = _tree(child) | found
     return found
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, TypeVar, get_type_hints
@@ -24,11 +25,12 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 from msgspec.structs import replace
 
+from muster.hosts.full_disk import NO_SPACE
 from muster.hosts.trace import tracer
 from muster.model import commands as c
 from muster.model.access import Caller
 from muster.model.answers import Moved
-from muster.model.errors import CallerError, Forbidden, MusterError, NotFound
+from muster.model.errors import CallerError, Forbidden, MusterError, NotFound, StoreFull
 from muster.web.backend import Backend
 from muster.web.http import (
     Reply,
@@ -384,9 +386,18 @@ class Application:
         except MusterError as error:
             return error_reply(error)
         except Exception as error:
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                return error_reply(_no_room(error))
             log.exception("%s %s failed", request.method, request.path)
             what = f"internal error: {type(error).__name__}: {error}"
             return error_reply(MusterError(what, "see .muster/muster.log"))
+
+
+def _no_room(error: OSError) -> StoreFull:
+    """For whatever a request has made us write: who asks waits and asks again, as where the store has no room."""
+    host, at = os.uname().nodename, f": {error.filename}" if error.filename else ""
+    told = f"the disk of the server ({host}) is full{at}; nothing was kept"
+    return StoreFull(told, f"free some room on {host}")
 
 
 def _walk(node: _Node, parts: list[str], at: int) -> tuple[_Node, list[str]] | None:

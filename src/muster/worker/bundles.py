@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from muster.worker.git import GitFailed, Repository, refuse_full
+
+_APART = "tmp_objdir-muster-"
+"""As git's own begin: what a killed process has left is removed by `git gc`."""
 
 
 def bundle(repository: Repository, path: Path, wanted: Collection[str], have: Collection[str]) -> bool:
@@ -39,8 +43,23 @@ def bundle(repository: Repository, path: Path, wanted: Collection[str], have: Co
 
 
 def unbundle(repository: Repository, path: Path) -> None:
-    """Takes in its commits, behind no ref.  Raises GitFailed where it is broken or lacks what it builds on."""
-    repository.run("-c", "transfer.fsckObjects=true", "bundle", "unbundle", str(path))
+    """Takes in its commits, behind no ref.  Raises GitFailed where it is broken or lacks what it builds on.
+
+    All of it or nothing: where git gives up, as on a full disk, it leaves in the repository what it had of a pack.
+    """
+    objects = repository.common / "objects"
+    apart = objects / f"{_APART}{secrets.token_hex(8)}"
+    apart.mkdir(mode=0o700)
+    try:
+        asked = ("-c", "transfer.fsckObjects=true", "bundle", "unbundle", str(path))
+        repository.run(*asked, objects=apart)
+        made = sorted((apart / "pack").glob("pack-*"), key=lambda one: one.suffix == ".idx")
+        for one in made:  # git looks for the index, so that comes last
+            if not (there := objects / "pack" / one.name).exists():
+                there.parent.mkdir(exist_ok=True)
+                one.rename(there)
+    finally:
+        shutil.rmtree(apart, ignore_errors=True)
 
 
 def sha256_of(path: Path) -> str:

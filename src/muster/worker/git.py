@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from muster.hosts.handed_on import handed_on
 from muster.hosts.process_table import Proc, read_proc, scan, send
-from muster.model.errors import MusterError, Unavailable
+from muster.model.errors import MusterError, StoreFull, Unavailable
 from muster.model.file_names import readable
 
 log = logging.getLogger(__name__)
@@ -68,6 +68,8 @@ class More(TypedDict, total=False):
     """Used in place of the tree's own."""
     given: str
     """What it reads from standard input."""
+    objects: Path
+    """Where it writes objects; those of the repository are read all the same."""
     within_s: float
 
 
@@ -87,7 +89,8 @@ class GitRefused(MusterError):
 class DiskFull(GitFailed):
     """There is no room for what is to be written."""
 
-    code = Unavailable.code
+    code = StoreFull.code
+    http_status = StoreFull.http_status
 
     def __init__(self, folder: Path, said: str) -> None:
         self.folder = folder
@@ -164,6 +167,9 @@ class Repository(Struct, frozen=True):
         env = self._env()
         if "index" in more:
             env["GIT_INDEX_FILE"] = str(more["index"])
+        if "objects" in more:
+            env["GIT_OBJECT_DIRECTORY"] = str(more["objects"])
+            env["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = str(self.common / "objects")
         within_s = more.get("within_s", GIT_S)
         try:
             return subprocess.run(

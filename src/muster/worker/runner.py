@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from muster.hosts.given_file import given_file, handing_over
 from muster.model import commands as c
 from muster.model.answers import Claimed, ClaimedJob, Moved, SecretsGiven
-from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, Unavailable
+from muster.model.errors import AgentUnfit, BadInput, Conflict, MusterError, NotFound, Unavailable
 from muster.model.input_secrets import whole
 from muster.model.marks import WORKER, attempt_mark
 from muster.model.place import PlanPlace
@@ -109,7 +109,7 @@ class Runner:
         except (BadInput, WorkMissing) as error:
             kind = ErrorKind.INVALID if isinstance(error, BadInput) else ErrorKind.CRASH
             self._settle(self._words.failure(kind, f"{error.message}; {error.hint}"))
-        except (Conflict, Over) as error:
+        except (Conflict, NotFound, Over) as error:
             log.info("attempt %s#%s is over: %s", self._job.task_id, self._job.epoch, error)
         except (Unavailable, OSError) as error:
             self._settle(self._in_the_way(error))

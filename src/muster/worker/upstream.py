@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import logging
 import math
+import os
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,7 +24,7 @@ from msgspec.structs import replace
 from muster.hosts.full_disk import full_disk
 from muster.hosts.plain_files import replace_plain
 from muster.model.answers import ClaimedJob
-from muster.model.errors import BadInput, CallerError, NotAllowed, Unavailable
+from muster.model.errors import BadInput, CallerError, MusterError, NotAllowed, NotFound
 from muster.model.far_git import (
     HAVES_MAX,
     PART_BYTES_MAX,
@@ -38,6 +39,7 @@ from muster.model.wording import STILL_AWAY
 from muster.ports.crew import Crew
 from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
 from muster.worker.git import Committer, GitFailed, Repository
+from muster.worker.holder import AWAY
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import tree_ids
@@ -51,6 +53,9 @@ LOOK_S = 2.0
 CLEAR_S = 3600.0
 PutAway = Callable[[int, str, str, int], str]
 """Of a task's number, plan, key and epoch; why it stays, empty where it does not."""
+_NOT_BROUGHT = "skipdownloaderrors"
+"""Setting of git-lfs: files that it cannot get lie there as pointers, for `git.setup` to fetch, and no checkout
+fails."""
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
@@ -98,9 +103,7 @@ class Upstream:
         if not first.repository:
             return None
         self.away[job.task_id] = first.away
-        if not self._begun:
-            self.repository.top.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.repository.run("init", "--quiet", "--template=")
+        self._begin()
         repository = replace(self.repository, prefix=Path(first.prefix), project=first.project)
         if first.bundle:
             self._take_in(repository, job.task_id, first, ask)
@@ -113,9 +116,28 @@ class Upstream:
                     repository.run("update-ref", name, commit)
         return repository
 
+    def _begin(self) -> None:
+        """One worker of this host at a time: git that is cut off by another one leaves half a repository.  Done
+        again, `git init` adds what is missing."""
+        top, common = self.repository.top, self.repository.common
+        top.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(top.with_name(f"{top.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not self._begun:
+                top.mkdir(mode=0o700, exist_ok=True)
+                for name in ("HEAD.lock", "config.lock"):  # whoever has made them was killed
+                    (common / name).unlink(missing_ok=True)
+                self.repository.run("init", "--quiet", "--template=", keep=(lock,))
+            if _NOT_BROUGHT not in (common / "config").read_text():
+                self.repository.ask("config", f"lfs.{_NOT_BROUGHT}", "true", keep=(lock,))
+        finally:
+            os.close(lock)
+
     @property
     def _begun(self) -> bool:
-        return (self.repository.common / "HEAD").exists()
+        """Whole: the last of these is made last."""
+        return all((self.repository.common / name).exists() for name in ("HEAD", "config", "objects/info"))
 
     def _haves(self) -> tuple[str, ...]:
         if not self._begun:
@@ -132,7 +154,10 @@ class Upstream:
                 file.write(first.data)
                 while (there := file.tell()) < first.size:
                     more = GitFetch(task_id=task_id, bundle=first.bundle, offset=there)
-                    data = ask(lambda more=more: self._crew.git_fetch(more)).data  # type: ignore[misc]
+                    try:
+                        data = ask(lambda more=more: self._crew.git_fetch(more)).data  # type: ignore[misc]
+                    except NotFound as error:
+                        raise GitFailed(error.message, "the next attempt asks anew") from error
                     if not data:
                         break
                     file.write(data)
@@ -160,7 +185,7 @@ class Upstream:
         replace_plain(self._owed / left.name, msgspec.json.encode(left), lasting=True)
         try:
             return self._settle(self._owed / left.name)
-        except Unavailable as error:
+        except AWAY as error:
             log.info("the work of attempt %s is not sent yet: %s", left.name, error)
             return False
 
@@ -225,12 +250,12 @@ class Upstream:
                     continue  # not whole yet, or refused
                 try:
                     self._settle(path)
-                except (Unavailable, OSError) as error:
+                except (MusterError, OSError) as error:
                     log.debug("%s is not sent yet: %s", path.name, error)
                     break
 
     def _settle(self, path: Path) -> bool:
-        """False where another thread or worker of this host is at it, or we may not.  Raises Unavailable."""
+        """False where another thread or worker of this host is at it, or we may not.  Raises what is AWAY."""
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
