@@ -101,6 +101,40 @@ def working(
             process.wait(PATIENCE_S)
 
 
+def test_workers_elsewhere_outlive_the_stop_of_their_server(
+    served: Served, elsewhere: Path, tmp_path: Path
+) -> None:
+    """What they hold is finished once, and they are known again when it is back."""
+    go = tmp_path / "go"
+    script = f"until [ -e {go} ]; do sleep 0.1; done; echo once >> {tmp_path}/done"
+    with working(elsewhere, served, served.worker, "-n", "2") as process:
+        until(lambda: len(served.far()) == 2, "the workers are known")
+        served.said(
+            *("task", "add", "t", "--plan", "p", "--key", "t", "--agent", "far", "--prompt", script),
+            *("--retries", "0"),
+        )
+        until(lambda: served.status("p/t") == "RUNNING", "one is at work")
+        before = {worker["id"] for worker in served.far()}
+        assert muster(served.folder, "down").returncode == 0
+        until(lambda: not served.answers(), "the server has ended")
+        go.touch()
+        port = served.url.rpartition(":")[2]
+        with started(served.folder, "serve", "--listen", f"127.0.0.1:{port}", "--workers", "1") as server:
+            until(served.answers, "it is back")
+            until(lambda: served.status("p/t") == "COMPLETED", "what was held is done")
+            until(lambda: len({one["id"] for one in served.far()} - before) == 2, "both are known again")
+            assert process.poll() is None
+            name = next(one["id"] for one in served.far() if one["id"] not in before)
+            served.said("worker", "stop", name)
+            until(lambda: name not in {one["id"] for one in served.far()}, "one is asked to end")
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=PATIENCE_S)[1]
+            muster(served.folder, "down")
+            server.wait(PATIENCE_S)
+    assert (tmp_path / "done").read_text() == "once\n"
+    assert said.count("the server was stopped: worker (pid ") == 2, said
+
+
 @pytest.mark.promise("L1")
 def test_a_killed_worker_elsewhere_is_told_by_who_takes_its_place(served: Served, elsewhere: Path) -> None:
     """Its host has seen it: the task does not wait until the server has missed it for a whole lease."""

@@ -9,7 +9,7 @@ from engine_rig import LEASE_S, W1, W2, Rig, cancel, complete, reap
 
 from muster.engine.batch import drive
 from muster.model import commands as c
-from muster.model.errors import Conflict, IllegalMove, TermOver
+from muster.model.errors import Conflict, IllegalMove, TermOver, Unavailable
 from muster.model.states import CrewStatus, StopAction, WorkerStatus
 from muster.model.task import Attempt
 
@@ -127,9 +127,22 @@ def test_no_new_worker_comes_while_the_crew_ends(rig: Rig, held: Any) -> None:
     rig.do(c.SetCrew(status=CrewStatus.STOPPED))
     with pytest.raises(Conflict, match="the crew is ending: no new worker is taken"):
         rig.register("worker-zzzzzzzz")
+    with pytest.raises(Unavailable, match="the crew is ending: no new worker is taken"):
+        rig.register("worker-zzzzzzzz", remote=True)
     rig.register(W1)
     rig.do(c.SetCrew(status=CrewStatus.RUNNING))
     rig.register("worker-zzzzzzzz")
+
+
+def test_workers_are_told_whether_they_end_alone_or_with_their_server(rig: Rig) -> None:
+    rig.register(W1)
+    rig.register("worker-zzzzzzzz")
+    rig.do(c.SetCrew(status=CrewStatus.STOPPED))
+    heard, claimed = rig.beat(W1), rig.do(rig.claim_command(W1))
+    assert (heard.drain, heard.stopped, claimed.drain, claimed.stopped) == (True,) * 4
+    rig.do(c.DrainWorker(worker_id=W1, actor="ann"))
+    heard, claimed = rig.beat(W1), rig.do(rig.claim_command(W1))
+    assert (heard.drain, heard.stopped, claimed.drain, claimed.stopped) == (True, False) * 2
 
 
 def test_a_worker_is_busy_while_it_holds_something(rig: Rig, held: Any) -> None:

@@ -37,7 +37,7 @@ from muster.runtimes.chance import SystemChance
 from muster.worker.context import FarTrees, WorkerContext
 from muster.worker.given import SecretsOfAgents
 from muster.worker.room import Room
-from muster.worker.supervisor import DECLARED_DEAD, DRAINED
+from muster.worker.supervisor import DECLARED_DEAD, DRAINED, SERVER_STOPPED
 from muster.worker.upstream import Upstream
 from muster.worker.worker import Worker
 
@@ -163,6 +163,8 @@ def run_worker(root: Path, server: str = "") -> int:
     with traced("worker", config):
         drained = worker.run()
     others.forget((around.worker_id,))
+    if server and drained and worker.to_come_back:
+        return SERVER_STOPPED
     return DRAINED if drained else DECLARED_DEAD
 
 

@@ -60,7 +60,9 @@ class Claims:
             return Claimed(jobs=(), over=True)  # a late repetition: nobody waits for what it would be given
         crew = await crew_status(view)
         if worker.draining or crew is not CrewStatus.RUNNING:
-            return Claimed(jobs=(), drain=worker.draining or crew is CrewStatus.STOPPED)
+            stopped = crew is CrewStatus.STOPPED
+            drain = worker.draining or stopped
+            return Claimed(jobs=(), drain=drain, stopped=stopped and not worker.draining)
         free = min(command.slots, worker.slots - len(held))
         if free <= 0 or self._closed(view):
             return Claimed(jobs=())

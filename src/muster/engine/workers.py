@@ -21,7 +21,7 @@ from muster.engine.views import Views
 from muster.model import commands as c
 from muster.model.answers import AttemptOrder, Done, HeartbeatAnswer, Registered, TookOver, WorkersOrdered
 from muster.model.as_stored import json_reader
-from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch
+from muster.model.errors import BadInput, Conflict, NotFound, StaleEpoch, Unavailable
 from muster.model.events import COORDINATOR, Level
 from muster.model.moves.decision import lapsed
 from muster.model.rows import WorkerRow
@@ -115,7 +115,10 @@ class Workers:
                 f"the name {command.worker_id} was used before", "register under a new random name"
             )
         if known is None and await crew_status(view) is CrewStatus.STOPPED:
-            raise Conflict("the crew is ending: no new worker is taken", "muster up, once it has ended")
+            told = "the crew is ending: no new worker is taken"
+            if command.remote:  # its host lives on: it asks until there is a server again
+                raise Unavailable(told, "muster serve, once it has ended")
+            raise Conflict(told, "muster up, once it has ended")
         now, policy, hostname = view.now, self._policy, command.hostname
         if command.remote and hostname == policy.hostname:
             hostname = f"{hostname} (network)"
@@ -175,7 +178,8 @@ class Workers:
         if worker is None or worker.permanent:
             return HeartbeatAnswer(known=False, drain=True, attempts=tuple(orders))
         reason = worker.reason if worker.draining else ""
-        drain = bool(reason) or await crew_status(view) is CrewStatus.STOPPED
+        stopped = not reason and await crew_status(view) is CrewStatus.STOPPED
+        drain = bool(reason) or stopped
         busy = any(order.current for order in orders)
         worker = await self._told_of_room(view, worker, command.no_room)
         status = WorkerStatus.STOPPING if drain else WorkerStatus.BUSY if busy else WorkerStatus.IDLE
@@ -190,7 +194,7 @@ class Workers:
                 reason=reason,
             )
         )
-        return HeartbeatAnswer(known=True, drain=drain, attempts=tuple(orders))
+        return HeartbeatAnswer(known=True, drain=drain, stopped=stopped, attempts=tuple(orders))
 
     @staticmethod
     async def _told_of_room(view: View, worker: WorkerRow, no_room: str) -> WorkerRow:

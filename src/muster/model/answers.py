@@ -98,6 +98,9 @@ class Claimed(Answer, frozen=True, kw_only=True):
     jobs: tuple[ClaimedJob, ...]
     drain: bool = False
     """The crew takes no new work: the worker ends when its last attempt has."""
+    stopped: bool = False
+    """That is so because the server ends, and not this worker alone: one of another host may register anew, and is
+    let in once the server is back."""
     over: bool = False
     """What this request was given has ended since: it gets nothing any more, a new one may."""
 
@@ -151,6 +154,8 @@ class HeartbeatAnswer(Answer, frozen=True, kw_only=True):
     known: bool
     """False: the worker was declared dead; it registers anew under another name."""
     drain: bool
+    stopped: bool = False
+    """As in Claimed."""
     attempts: tuple[AttemptOrder, ...]
     seen: str = ""
     """The newest commit of this server: the worker's next heartbeats bring it, to whichever server, as the header

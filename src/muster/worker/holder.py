@@ -62,6 +62,8 @@ class Holder:
         self._held: dict[tuple[int, int], Orders] = {}
         self._draining = threading.Event()
         self._declared_dead = False
+        self._asked_to_end = False
+        self._server_stopped = False
         self._without_room = ""
         """What the last look has found: who beats does not look, since a disk may hold it up."""
         self._not_allowed: NotAllowed | None = None
@@ -102,6 +104,19 @@ class Holder:
 
     def drain(self) -> None:
         """Takes no new work.  From any thread, but not from a signal handler, which may interrupt `run`."""
+        self._asked_to_end = True
+        self._draining.set()
+
+    @property
+    def to_come_back(self) -> bool:
+        """It has drained only because its server was stopped."""
+        return self._server_stopped and not self._asked_to_end
+
+    def _drain_as_told(self, *, stopped: bool) -> None:
+        if stopped and not self._server_stopped:
+            log.info("the server was stopped: nothing new is begun, and what runs is finished")
+        # The last word counts: this worker may be asked to end while it finishes.
+        self._server_stopped = stopped
         self._draining.set()
 
     def run(self) -> bool:
@@ -165,16 +180,19 @@ class Holder:
     def _register(self) -> bool:
         """False where it was drained before anybody has answered."""
         command = replace(self._registration, unfit=self._unfit())
-        wait_s = RECONNECT_FIRST_S
+        wait_s, told = RECONNECT_FIRST_S, False
         while not self._draining.is_set():
             try:
                 registered = self._crew.register(command)
                 self._heartbeat_s, self.lease_s = registered.heartbeat_s, registered.lease_s
                 self._lease_s = registered.lease_s if registered.freeze else None
                 return True
-            except AWAY:
+            except AWAY as error:
                 if self._left_alone():
                     raise
+                if not told:
+                    log.info("waits for its server: %s", error)
+                told = True
                 time.sleep(wait_s)
                 wait_s = min(RECONNECT_CAP_S, wait_s * 2)
         return False
@@ -201,7 +219,7 @@ class Holder:
                 if claimed.jobs or claimed.over:
                     claim = self._new_claim()
                 if claimed.drain:
-                    self._draining.set()
+                    self._drain_as_told(stopped=claimed.stopped)
                 claimed = self._run_jobs(claimed.jobs, claim) if claimed.jobs else None
         except NotAllowed as error:
             self._not_allowed = error
@@ -274,7 +292,7 @@ class Holder:
             log.warning("the owner has given this worker up: it ends")
             self._die()
         elif answer.drain:
-            self._draining.set()
+            self._drain_as_told(stopped=answer.stopped)
         pending = answer.drain
         for order in answer.attempts:
             with self._lock:

@@ -39,6 +39,8 @@ START_TRIES = 3
 """A worker that ends so often by an error of its own before the owner has known it is not started again."""
 STRAY_END_S = 5.0
 DRAINED = 0
+SERVER_STOPPED = 4
+"""Exit code of a worker of another host whose server was stopped: the next one waits until that is back."""
 DECLARED_DEAD = 3
 """Exit code of a worker that the owner gave up: it wakes after a long sleep and finds itself replaced."""
 NO_STORE = 74
@@ -397,8 +399,11 @@ class Supervisor:
 
     def _note(self, ended: Ended) -> None:
         child, code = ended.child, ended.code
-        if child.renews and code == DRAINED and not self.draining:
+        stopped = code == SERVER_STOPPED and not child.leaving
+        if ((child.renews and code == DRAINED) or stopped) and not self.draining:
             child.due_s, child.backoff_s = 0.0, BACKOFF_FIRST_S
+            if stopped:
+                self._say(f"the server was stopped: worker (pid {ended.pid}) has ended, another one waits for it")
             return
         if child is not self.owner and (code == DRAINED or self.draining or child.leaving):
             child.due_s = None
