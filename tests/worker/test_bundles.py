@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -18,11 +20,13 @@ from repositories import git
 
 from muster.app.far_git import LocalGit
 from muster.config.project import Project
-from muster.model.errors import BadInput, IllegalMove, NotFound
+from muster.model.errors import BadInput, IllegalMove, NotFound, Unavailable
 from muster.model.far_git import GitFetch, GitPart, GitPublish, GitSend
 from muster.worker.bundles import bundle, unbundle
 from muster.worker.git import DiskFull, Repository, find_repository
-from muster.worker.upstream import Upstream
+from muster.worker.git_mirror import GitMirror
+from muster.worker.large_files import commit_of_files, keep_files, large_files
+from muster.worker.upstream import LeftWork, Upstream
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import LocalTrees
 from patience import PATIENCE_S
@@ -309,3 +313,102 @@ def test_a_repository_whose_making_was_killed_is_made_whole(
             (left / name).write_text((whole / name).read_text() if (whole / name).exists() else "")
     brought = bring_in(tmp_path / "host", Desk(desk))
     assert brought is not None and brought.commit_of("HEAD") == git(server, "rev-parse", "HEAD")
+
+
+def test_a_bundle_that_was_made_anew_takes_the_place_of_the_one_before(
+    server: Path, there: Path, desk: LocalGit
+) -> None:
+    """Else each try of a worker would leave one on a disk that is full."""
+    sent = Sent(there, "one", git(server, "rev-parse", "HEAD"))
+    asyncio.run(desk.take("p", "one", sent.at(0, 10)))
+    anew = replace(sent.at(0, 10), sha256="b" * 64)
+    asyncio.run(desk.take("p", "one", anew))
+    (left,) = Project(server).bundles_in_dir.iterdir()
+    assert left.name == f"7-1-{'b' * 64}"
+
+
+def test_what_was_kept_is_sent_by_one_of_a_host_at_a_time(tmp_path: Path) -> None:
+    left = LeftWork(task_id=7, epoch=1, base="a" * 40, kept="b" * 40)
+    upstream = upstream_in(tmp_path, Desk(None))  # type: ignore[arg-type] - it is not asked
+    (tmp_path / "owed").mkdir()
+    owed = tmp_path / "owed" / left.name
+    owed.touch()
+    with owed.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(Unavailable, match="another worker of this host is sending it"):
+            upstream.send_owed(left, lambda call: call())
+
+
+def large_file_in(folder: Path, name: str, data: bytes) -> str:
+    """Committed as git-lfs does, and kept beside the repository; its digest."""
+    digest = hashlib.sha256(data).hexdigest()
+    place = folder / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
+    place.parent.mkdir(parents=True)
+    place.write_bytes(data)
+    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(data)}\n"
+    (folder / name).write_text(pointer)
+    git(folder, "add", name)
+    git(folder, "commit", "-qm", name)
+    return digest
+
+
+def test_large_files_of_new_commits_alone_go_with_a_bundle(there: Path, server: Path) -> None:
+    large_file_in(there, "old", b"old")
+    base = git(there, "rev-parse", "HEAD")
+    digest = large_file_in(there, "new", b"\0new\n")
+    (there / "away").write_text((there / "new").read_text().replace(digest, "c" * 64))
+    git(there, "add", "away")
+    git(there, "commit", "-qm", "a pointer whose file is elsewhere")
+    repository = found(there)
+    assert large_files(repository, ["HEAD"], [base]) == {digest: "new"}
+    commit = commit_of_files(repository, [digest])
+    assert commit == commit_of_files(repository, [digest]), "what was cut off goes on"
+    git(server, "fetch", "-q", str(there), commit)
+    keep_files(found(server), commit)
+    kept = server / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4]
+    assert [(path.name, path.read_bytes()) for path in kept.iterdir()] == [(digest, b"\0new\n")]
+
+
+def test_a_large_file_that_is_not_what_its_name_says_is_refused(there: Path, server: Path) -> None:
+    digest = large_file_in(there, "new", b"new")
+    place = there / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
+    place.write_bytes(b"other")
+    commit = commit_of_files(found(there), [digest])
+    git(server, "fetch", "-q", str(there), commit)
+    with pytest.raises(BadInput, match="is not what its name says"):
+        keep_files(found(server), commit)
+    assert not [path for path in (server / ".git" / "lfs").rglob("*") if path.is_file()]
+
+
+GIT_LFS = """\
+#!/bin/sh
+case " $* " in *" lfs push "*)
+  echo "$*" >> {folder}/pushed; echo "$SAID" >&2; test -z "$SAID"; exit
+esac
+exec {git} "$@"
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "raised"),
+    [("", None), ("git: 'lfs' is not a git command", BadInput), ("503 from the LFS server", Unavailable)],
+)
+def test_large_files_go_on_to_the_remote_of_servers_that_share_it(
+    said: str,
+    raised: type[Exception] | None,
+    server: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "bin").mkdir()
+    own = tmp_path / "bin" / "git"
+    own.write_text(GIT_LFS.format(folder=tmp_path, git=shutil.which("git")).replace("$SAID", said))
+    own.chmod(0o700)
+    mirror = GitMirror(tmp_path / "mirror", "https://ann:pass@git.example/r.git")
+    mirror.begin()
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+    with pytest.raises(raised) if raised else contextlib.nullcontext() as refused:
+        mirror.push_large(["a" * 64])
+    pushed = (tmp_path / "pushed").read_text().strip()
+    assert pushed.endswith(f"lfs push --object-id https://ann:pass@git.example/r.git {'a' * 64}")
+    assert refused is None or ("pass" not in str(refused.value) and said in str(refused.value))

@@ -28,6 +28,7 @@ from muster.model.far_git import (
 from muster.model.refs import kept_refs, own_refs
 from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
 from muster.worker.git import DiskFull, GitFailed, Repository
+from muster.worker.large_files import keep_files
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 
@@ -87,6 +88,9 @@ class LocalGit:
                 self._settle(tree, part)
                 return GitReceived(received=part.size, whole=True)
             make_room(self._in)
+            for other in self._in.glob(f"{part.task_id}-{part.epoch}-*"):
+                if other != path:  # bundled anew, since it could not be sent to its end
+                    other.unlink()
             with path.open("ab") as file:
                 there = file.tell()
                 if part.offset != there:
@@ -107,6 +111,8 @@ class LocalGit:
     def _settle(self, tree: Worktree, part: GitSend) -> None:
         """Raises BadInput where commits lack something."""
         refuse_half(self._repository, part)
+        if part.large is not None:  # first: where there is no room for them, nothing points to them
+            keep_files(self._repository, part.large)
         with self._repository.locked():
             put_refs(tree, part, _merged_ref(part))
 
@@ -155,7 +161,7 @@ def commits_of(part: GitPart) -> set[str]:
 
 def has(repository: Repository, part: GitSend) -> bool:
     """Whether all that it names is there: an earlier answer was lost."""
-    names = [part.base, part.kept, *filter(None, [part.merged])]
+    names = [part.base, part.kept, *filter(None, [part.merged, part.large])]
     if any(repository.commit_of(name) is None for name in names):
         return False
     asked = repository.ask("rev-list", "--objects", "--quiet", *names, "--not", "--all")

@@ -138,8 +138,9 @@ class RemoteCrew:
         self._supervisor.adopt()
 
     def work(self, interrupts: Interrupts) -> None:
-        """Until all have drained: by the first interrupt, or as each was asked to; the second one kills.  A server
-        that ends is waited for.
+        """Until all have drained: by the first interrupt, or as each was asked to; the second one kills.
+
+        A server that ends is waited for.
 
         Raises MusterError where none can start.
         """

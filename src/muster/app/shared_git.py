@@ -57,6 +57,7 @@ from muster.stores.postgres.store import PostgresStore
 from muster.worker.bundles import bundle, read_at, sha256_of
 from muster.worker.git import DiskFull, GitFailed
 from muster.worker.git_mirror import TRIES_MAX, GitMirror, Move
+from muster.worker.large_files import keep_files
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 
@@ -201,6 +202,8 @@ class SharedGit:
             if path is not None:
                 take_in(repository, path, part)
             refuse_half(repository, part)
+            if part.large is not None:  # first: nothing is to point to what is not there
+                mirror.push_large(keep_files(repository, part.large))
             merged = merged_ref(plan, part.task_id, part.epoch)
             mirror.change(wanted, lambda: put_refs(tree, part, merged))
         return True

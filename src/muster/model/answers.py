@@ -99,8 +99,8 @@ class Claimed(Answer, frozen=True, kw_only=True):
     drain: bool = False
     """The crew takes no new work: the worker ends when its last attempt has."""
     stopped: bool = False
-    """That is so because the server ends, and not this worker alone: one of another host may register anew, and is
-    let in once the server is back."""
+    """That is so because the server ends, and not this worker alone: one of another host may register anew, and
+    is let in once the server is back."""
     over: bool = False
     """What this request was given has ended since: it gets nothing any more, a new one may."""
 

@@ -64,6 +64,8 @@ class GitSend(AttemptCommand, frozen=True, kw_only=True):
     """What its plan's branch is to move to."""
     branch: bool = False
     """Its task's own branch moves to `kept`: the work is done, and goes no further."""
+    large: Commit | None = None
+    """Has the files of git-lfs that those commits point to, each named by its digest."""
     sha256: Digest
     size: Annotated[int, Meta(ge=0, le=BUNDLE_BYTES_MAX)]
     offset: Count

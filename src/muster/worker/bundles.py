@@ -45,7 +45,7 @@ def bundle(repository: Repository, path: Path, wanted: Collection[str], have: Co
 def unbundle(repository: Repository, path: Path) -> None:
     """Takes in its commits, behind no ref.  Raises GitFailed where it is broken or lacks what it builds on.
 
-    All of it or nothing: where git gives up, as on a full disk, it leaves in the repository what it had of a pack.
+    All of it or nothing: git that gives up, as on a full disk, leaves in the repository what it had of a pack.
     """
     objects = repository.common / "objects"
     apart = objects / f"{_APART}{secrets.token_hex(8)}"

@@ -13,7 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import BinaryIO, TypedDict, Unpack
 
 from msgspec import Struct
 
@@ -185,6 +185,18 @@ class Repository(Struct, frozen=True):
         except subprocess.TimeoutExpired as error:
             # A filter or a remote that hangs must not hold the lock for ever.
             raise GitFailed(f"git {arguments[0]} took more than {within_s:g} s", "try it by hand") from error
+
+    def copy_blob(self, name: str, file: BinaryIO) -> None:
+        """However large it is.  Raises GitFailed."""
+        asked = [*_GIT, "cat-file", "blob", name]
+        env, none = self._env(), subprocess.DEVNULL
+        done = subprocess.run(
+            asked, cwd=self.top, env=env, stdin=none, stdout=file, stderr=subprocess.PIPE, check=False
+        )
+        if done.returncode:
+            said = readable(os.fsdecode(done.stderr)).strip()
+            refuse_full(self.top, said)
+            raise GitFailed(f"git cat-file failed in {self.top}: {said[-_SAID_MAX:]}", "try it by hand")
 
     def first_bytes(self, *arguments: str, most: int) -> tuple[bytes, bool]:
         """At most so much of what git prints, and whether that is all of it.  Raises GitFailed."""

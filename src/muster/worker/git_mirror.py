@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from muster.model.errors import Unavailable
+from muster.model.errors import BadInput, Unavailable
 from muster.worker.git import Committer, GitFailed, Repository, refuse_full
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ _STORES = "refs/muster-store"
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _SAID_MAX = 500
 _REFUSED = ("[remote rejected]", "pre-receive hook declined", "protected branch")
+_NO_LARGE = ("is not a git command", "missing protocol")
 
 Move = tuple[str | None, str | None]
 """From and to; None: there is none."""
@@ -111,6 +112,21 @@ class GitMirror:
             return False
         if any(words in done.stderr for words in _REFUSED):
             raise GitFailed(f"{self.shown} refuses: {self._said(done.stderr)}", "look at its rules and hooks")
+        raise self._away(done.stderr)
+
+    def push_large(self, digests: Sequence[str]) -> None:
+        """Files of git-lfs that are kept here.
+
+        Raises BadInput where that cannot be, Unavailable where the remote does not answer.
+        """
+        done = self._ask("lfs", "push", "--object-id", self.url, *digests)
+        if done.returncode == 0:
+            return
+        if any(words in done.stderr for words in _NO_LARGE):
+            raise BadInput(
+                f"files of git-lfs cannot be sent to {self.shown}: {self._said(done.stderr)}; nothing was kept",
+                "install git-lfs where the server runs, and name the remote by a URL that it knows",
+            )
         raise self._away(done.stderr)
 
     def first_branch(self) -> str:

@@ -403,7 +403,9 @@ class Supervisor:
         if ((child.renews and code == DRAINED) or stopped) and not self.draining:
             child.due_s, child.backoff_s = 0.0, BACKOFF_FIRST_S
             if stopped:
-                self._say(f"the server was stopped: worker (pid {ended.pid}) has ended, another one waits for it")
+                self._say(
+                    f"the server was stopped: worker (pid {ended.pid}) has ended, another one waits for it"
+                )
             return
         if child is not self.owner and (code == DRAINED or self.draining or child.leaving):
             child.due_s = None

@@ -15,7 +15,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from muster.hosts.full_disk import full_disk
 from muster.hosts.plain_files import replace_plain
 from muster.model.answers import ClaimedJob
-from muster.model.errors import BadInput, CallerError, MusterError, NotAllowed, NotFound
+from muster.model.errors import BadInput, CallerError, MusterError, NotAllowed, NotFound, Unavailable
 from muster.model.far_git import (
     HAVES_MAX,
     PART_BYTES_MAX,
@@ -40,6 +40,7 @@ from muster.ports.crew import Crew
 from muster.worker.bundles import bundle, read_at, sha256_of, unbundle
 from muster.worker.git import Committer, GitFailed, Repository
 from muster.worker.holder import AWAY
+from muster.worker.large_files import commit_of_files, large_files
 from muster.worker.plan_branch import PlanBranch
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import tree_ids
@@ -91,6 +92,8 @@ class Upstream:
         self.repository = Repository(top, top / ".git", Path(), Committer(top, author), lease_s=lease_s)
         self.away: dict[int, Mapping[str, str]] = {}
         """By task, where the work of attempts is that the server has not got, by epoch."""
+        self._large_sent: set[str] = set()
+        """Files of git-lfs that the server has got."""
         self._unkept: set[tuple[int, int]] = set()
         """Attempts that are over, whose work is in no commit yet, because the disk was full."""
 
@@ -258,8 +261,8 @@ class Upstream:
         """False where another thread or worker of this host is at it, or we may not.  Raises what is AWAY."""
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                _take(file)
+            except Unavailable:
                 return False
             left = msgspec.json.decode(file.read(), type=LeftWork)
             try:
@@ -273,6 +276,14 @@ class Upstream:
             else:
                 path.unlink()
         return True
+
+    def send_owed(self, left: LeftWork, ask: Ask[Any]) -> None:
+        """As `send`, of what was kept: nobody else of this host sends it at the same time."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(FileNotFoundError):  # somebody else has sent it
+                file = stack.enter_context((self._owed / left.name).open("rb"))
+                ask(lambda: _take(file))
+            self.send(left, ask)
 
     def send(
         self,
@@ -299,14 +310,34 @@ class Upstream:
             offset=0,
             data=b"",
         )
+        since = {left.base, *filter(None, [tip])}
         try:
-            self._send(part, {left.base, *filter(None, [tip])}, ask)
+            self._send(part, since, ask, since=since)
         except BadInput:
-            self._send(part, (), ask)  # it has less than we thought
+            self._send(part, (), ask, since=since)  # it has less than we thought
 
-    def _send(self, part: GitSend, have: Collection[str], ask: Ask[GitReceived]) -> None:
+    def _send(
+        self, part: GitSend, have: Collection[str], ask: Ask[GitReceived], *, since: Collection[str]
+    ) -> None:
+        """Without what is in `have`; of files of git-lfs, those that are new `since` then."""
+        wanted = {part.base, part.kept, *filter(None, [part.merged])}
+        large = large_files(self.repository, wanted, since)
+        if new := large.keys() - self._large_sent:
+            part = replace(part, large=commit_of_files(self.repository, new))
+            wanted |= {part.large or ""}
+        try:
+            self._send_parts(part, wanted, have, ask)
+        except BadInput as error:
+            if not new:
+                raise
+            paths = ", ".join(large[name] for name in sorted(new))
+            raise BadInput(f"{error.message}; {paths} are on {os.uname().nodename}", error.hint) from error
+        self._large_sent |= new
+
+    def _send_parts(
+        self, part: GitSend, wanted: Collection[str], have: Collection[str], ask: Ask[GitReceived]
+    ) -> None:
         with self._draft() as path:
-            wanted = {part.base, part.kept, *filter(None, [part.merged])}
             if full := bundle(self.repository, path, wanted, have):
                 part = replace(part, sha256=sha256_of(path), size=path.stat().st_size)
             while True:
@@ -316,6 +347,14 @@ class Upstream:
                 if answer.whole:
                     return
                 part = replace(part, offset=answer.received)
+
+
+def _take(file: BinaryIO) -> None:
+    """Raises Unavailable."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Unavailable("another worker of this host is sending it", "") from None
 
 
 class AttemptUpstream(Struct, frozen=True, kw_only=True):
@@ -335,7 +374,7 @@ class AttemptUpstream(Struct, frozen=True, kw_only=True):
     def send(self, tree: Worktree) -> None:
         """Returns once the server has all of what was kept.  Raises GitFailed, and what `ask` raises."""
         try:
-            self.upstream.send(left_in(tree), self.ask)
+            self.upstream.send_owed(left_in(tree), self.ask)
         except BadInput as error:
             raise GitFailed(error.message, error.hint) from error
 
