@@ -10,6 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+OWN = {"id": 1, "full_name": "acme/site"}
+
 
 class StubForge:
     """`path` ends the address of its API and says whose it is."""
@@ -33,9 +35,11 @@ class StubForge:
         self.resolved: set[int] = set()
         """Comments whose threads are resolved."""
         self.head: Callable[[str], str] = lambda _: "0" * 40
-        """Where a branch stands."""
+        """Where a branch stands; empty: it was deleted."""
         self.status = 0
         """What all requests are answered with, where it is one."""
+        self.odd: tuple[str, str] | None = None
+        """(the method, the JSON) of an answer that is none."""
         stub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -54,7 +58,10 @@ class StubForge:
                 below = parts.path.removeprefix(path).strip("/")
                 stub.asked.append((self.command, unquote(below), given))
                 code, answer = stub.answer(self.command, below, parse_qs(parts.query), given, self.headers)
-                data = json.dumps(answer).encode()
+                if stub.odd is not None and stub.odd[0] == self.command:
+                    code, data = 200, stub.odd[1].encode()
+                else:
+                    data = json.dumps(answer).encode()
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -93,7 +100,8 @@ class StubForge:
                 return 200, self.pulls
             owner, _, head = query["head"][0].partition(":")
             assert owner == "acme"
-            return 200, [p for p in self.pulls if p["state"] == "open" and p["head"]["ref"] == head]
+            of_it = [p for p in self.pulls if p["head"] is None or p["head"]["ref"] == head]
+            return 200, [p for p in of_it if p["state"] == "open"]
         if (method, path) == ("POST", "pulls"):
             number = len(self.pulls) + 7
             self.pulls.append(
@@ -101,8 +109,8 @@ class StubForge:
                     "number": number,
                     "html_url": f"https://forge.example/acme/site/pull/{number}",
                     "state": "open",
-                    "head": {"ref": given["head"], "sha": "0" * 40},
-                    "base": {"ref": given["base"]},
+                    "head": {"ref": given["head"], "sha": "0" * 40, "repo": OWN},
+                    "base": {"ref": given["base"], "repo": OWN},
                     "title": given["title"],
                     "body": given["body"],
                 }
@@ -113,11 +121,12 @@ class StubForge:
             if method == "PATCH":
                 base = given.pop("base", None)
                 pull.update(given)
-                pull["base"] = {"ref": base} if base else pull["base"]
+                pull["base"] = {"ref": base, "repo": OWN} if base else pull["base"]
                 self.merges_when_pushed -= 1
                 if self.merges_when_pushed == 0:
                     pull.update(state="closed", merged=True)
-            pull["head"]["sha"] = self.head(pull["head"]["ref"])
+            if (pull["head"] or {}).get("repo") == OWN:
+                pull["head"]["sha"] = self.head(pull["head"]["ref"]) or pull["head"]["sha"]
             return 200, pull
         if found := re.fullmatch(r"commits/(\w+)/check-runs", path):
             return 200, {"check_runs": self.checks.get(found[1], self.every_check)}
@@ -142,7 +151,9 @@ class StubForge:
         if (method, path) == ("POST", "merge_requests"):
             number = len(self.pulls) + 7
             web = f"https://forge.example/acme/site/-/merge_requests/{number}"
-            self.pulls.append({"iid": number, "web_url": web, "state": "opened", "sha": "0" * 40, **given})
+            where = {"source_project_id": 1, "target_project_id": 1}
+            made = {"iid": number, "web_url": web, "state": "opened", "sha": "0" * 40, **where, **given}
+            self.pulls.append(made)
             return 201, self.pulls[-1]
         if found := re.fullmatch(r"merge_requests/(\d+)", path):
             pull = self.pulls[int(found[1]) - 7]

@@ -5,16 +5,20 @@ A token is in a header of a request, and nowhere else: not in arguments, not in 
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
+
 from muster.hosts.handed_on import handed_on
+from muster.hosts.user_git import without_logins
 from muster.model.errors import BadConfig, Conflict, ForgeRefused, MusterError, NotFound, Unavailable
 
 REPLY_S = 30.0
@@ -24,26 +28,52 @@ PAGES_MAX = 40
 _HTTP = re.compile(r"HTTP (\d{3})")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _SAID_MAX = 300
+ODD_ANSWER = "the same once more, in a while; git.forge is the address of its API"
 GRAPHQL = "graphql"
 """The path of GitHub's other API."""
 
 
+T = TypeVar("T")
+
+
 class ForgeApi(Protocol):
+    name: str
+    """Who answers, for people."""
+
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """What it answered, decoded.  Raises NotFound, ForgeRefused, Conflict, Unavailable."""
 
 
-def rows(api: ForgeApi, path: str, key: str = "") -> list[Any]:
-    """All pages of a list; `key` is where it stands in the answer."""
-    found: list[Any] = []
+def told(api: ForgeApi, kind: type[T], method: str, path: str, body: Mapping[str, Any] | None = None) -> T:
+    """What it answered, as that which it has to be.  Raises as ForgeApi.call."""
+    return _read(api, kind, api.call(method, path, body), f"{method} {path}")
+
+
+def rows(api: ForgeApi, kind: type[T], path: str, key: str = "", *, or_null: bool = True) -> list[T]:
+    """All pages of a list; `key` is where it stands in the answer, `or_null`: an empty one may be null."""
+    found: list[T] = []
     mark = "&" if "?" in path else "?"
     for page in range(1, PAGES_MAX + 1):
-        answer = api.call("GET", f"{path}{mark}per_page={PAGE_ROWS}&limit={PAGE_ROWS}&page={page}")
-        some = answer[key] if key else answer
-        found += some or []
-        if len(some or ()) < PAGE_ROWS:
+        asked = f"{path}{mark}per_page={PAGE_ROWS}&limit={PAGE_ROWS}&page={page}"
+        answer = api.call("GET", asked)
+        if key:
+            page_of = _read(api, dict[str, Any], answer, f"GET {path}")
+            answer = page_of.get(key, page_of)
+        some: list[T] = [] if or_null and answer is None else _read(api, list[kind], answer, f"GET {path}")  # type: ignore[valid-type]
+        found += some
+        if len(some) < PAGE_ROWS:
             break
     return found
+
+
+def _read(api: ForgeApi, kind: type[T], answer: Any, asked: str) -> T:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        raise Unavailable(
+            f"{api.name} answers {asked} with something else than that ({error}): {_message(answer)}",
+            ODD_ANSWER,
+        ) from None
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -59,9 +89,11 @@ class HttpApi:
         parts = urlsplit(base)
         if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOOPBACK):
             raise BadConfig(
-                f"the forge {base} is not https: no token is sent there", 'git.forge = "https://..."'
+                f"the forge {without_logins(base)} is not https: no token is sent there",
+                'git.forge = "https://..."',
             )
         self._base = base.rstrip("/")
+        self.name = without_logins(self._base)
         self._headers = {"Authorization": f"{scheme} {token}"} if token else {}
         self._variable = variable
         self._token = token
@@ -90,10 +122,10 @@ class HttpApi:
                 f"see what the token in {self._variable} may do" if self._token else f"set {self._variable}"
             )
             raise refusal(error.code, self._said(told), f"{method} {path}", hint) from None
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            raise Unavailable(f"{self._base} does not answer: {reason}", "the same once more") from None
-        return _decoded(data)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise Unavailable(f"{self.name} does not answer: {reason}", "the same once more") from None
+        return _decoded(data, self.name, f"{method} {path}")
 
     def _said(self, data: bytes) -> str:
         text = data.decode(errors="replace")
@@ -106,6 +138,7 @@ class ToolApi:
     def __init__(self, tool: str, host: str) -> None:
         self._tool = tool
         self._host = host
+        self.name = f"{host} (by {tool})"
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         words = [self._tool, "api", "--hostname", self._host, "--method", method, path]
@@ -131,11 +164,11 @@ class ToolApi:
                 )
             text = done.stdout.decode(errors="replace") or said
             raise refusal(int(found[1]), text, f"{method} {path}", hint)
-        return _decoded(done.stdout)
+        return _decoded(done.stdout, self.name, f"{method} {path}")
 
 
 def refusal(status: int, told: str, asked: str, hint: str) -> MusterError:
-    said = f"{asked}: {_message(told)}"
+    said = f"{asked}: {_said(told)}"
     if status == 403 and "rate limit" in said:
         return Unavailable(f"the forge answers {status}: {said}", "the same once more, in a while")
     if status in (401, 403):
@@ -149,25 +182,27 @@ def refusal(status: int, told: str, asked: str, hint: str) -> MusterError:
     return Conflict(f"the forge refuses ({status}): {said}", hint)
 
 
-def _message(told: str) -> str:
+def _said(told: str) -> str:
     """What a problem's JSON says, in one line."""
     try:
-        found = json.loads(told)
-    except ValueError:
+        return _message(json.loads(told))
+    except (ValueError, RecursionError):
         return " ".join(told.split())[:_SAID_MAX]
-    if isinstance(found, dict):
-        more = [
-            one.get("message", one) if isinstance(one, dict) else one for one in found.get("errors") or ()
-        ]
-        said = [found.get("message") or found.get("error") or found, *more]
-        return "; ".join(map(str, filter(None, said)))[:_SAID_MAX]
-    return str(found)[:_SAID_MAX]
 
 
-def _decoded(data: bytes) -> Any:
+def _message(answer: Any) -> str:
+    if not isinstance(answer, dict):
+        return json.dumps(answer)[:_SAID_MAX]
+    errors = answer.get("errors")
+    listed = errors if isinstance(errors, list) else [errors]
+    more = [one.get("message", one) if isinstance(one, dict) else one for one in listed]
+    said = [answer.get("message") or answer.get("error") or answer, *more]
+    return "; ".join(map(str, filter(None, said)))[:_SAID_MAX]
+
+
+def _decoded(data: bytes, name: str, asked: str) -> Any:
     try:
         return json.loads(data) if data.strip() else None
-    except ValueError:
-        raise Unavailable(
-            "the forge's answer is no JSON", "see git.forge: it is the address of its API"
-        ) from None
+    except (ValueError, RecursionError):
+        said = _said(data[:_SAID_MAX].decode(errors="replace"))
+        raise Unavailable(f"{name} answers {asked} with what is no JSON: {said}", ODD_ANSWER) from None
