@@ -65,7 +65,7 @@ def repository(tmp_path: Path, forge: StubForge, monkeypatch: pytest.MonkeyPatch
     git(made, "remote", "add", "origin", forge.url)
     git(made, "config", "remote.origin.pushurl", str(bare))
     git(made, "push", "-q", "origin", "main")
-    forge.head = lambda branch: git(bare, "rev-parse", branch)
+    forge.head = lambda branch: git(bare, "for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
     return made
 
 

@@ -13,7 +13,8 @@ from forge_stub import StubForge, check_run
 from git_projects import git
 from test_pr import BRANCH, forge, project, remote, repository  # noqa: F401
 
-from muster.app.pull_requests import Target, publish
+from muster.app.pull_request_targets import Target
+from muster.app.pull_requests import publish
 from muster.outbound.forge_api import HttpApi
 from muster.outbound.forges import GitHub
 from muster_command import MUSTER
@@ -105,10 +106,12 @@ def test_what_is_merged_between_a_look_and_its_update_is_not_opened_anew(forge: 
     opened, new = publish(hub, Target("site", False, "site", BRANCH, "a" * 40), "first", **given)
     assert new
     forge.pulls[0].update(state="closed", merged=True)
+    forge.head = lambda _: "a" * 40
     pushed = Target("site", False, "site", BRANCH, "b" * 40)
-    record, new = publish(hub, pushed, "second", **given, only=opened)
-    assert (record.number, record.state, record.commit, new) == (opened.number, "merged", "b" * 40, False)
-    assert len(forge.pulls) == 1
+    record, new = publish(hub, pushed, "second", **given, number=opened.number)
+    assert (record.number, record.state, new) == (opened.number, "merged", False)
+    assert record.commit == "a" * 40, "the other one came too late"
+    assert len(forge.pulls) == 1 and "second" not in forge.pulls[0]["body"]
     assert publish(hub, pushed, "unasked no more", **given)[1], "a person's own command opens another one"
 
 

@@ -317,9 +317,9 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
         one, other = (browser_at(two, server) for server in two.every)
         seen = one.get(review)
         assert "total = round(total, 2)" in seen.text
-        opened = one.send(one.get(f"/tasks/{number}/pull-request").form("Push it"))
-        assert "Opened: <code>muster/task/p/money</code> into <code>main</code>" in opened.text
-        assert git(remote, "show", "muster/task/p/money:money.py") == "total = round(total, 2)"
+        early = one.send(one.get(f"/tasks/{number}/pull-request").form("Push it"))
+        assert early.status == 409 and "is to be reviewed before anything of it is published" in early.text
+        assert not any(method == "POST" for method, *_ in forge.asked)
         form = seen.form("Add comment")
         written = {**form.fields, "text.0+1": "Half-even is intended", "words": "Nearly.", "do": "back"}
         assert one.post(form.action, written).headers["location"].startswith(f"/tasks/{number}?done=")
@@ -329,6 +329,9 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
         form = seen.form("Add comment")
         other.post(form.action, {**form.fields, "do": "accept"})
         until(lambda: statuses(two, two.every[0]) == {"COMPLETED"}, "it is published")
+        opened = one.send(one.get(f"/tasks/{number}/pull-request").form("Push it"))
+        assert "Opened: <code>muster/task/p/money</code> into <code>main</code>" in opened.text
+        assert "Half-even is intended" in git(remote, "show", "muster/task/p/money:money.py")
         opened = one.send(one.get("/plans/p/pull-request").form("Push it"))
         assert "Opened: <code>muster/plan/p</code> into <code>main</code>" in opened.text
         again = other.send(other.get("/plans/p/pull-request").form("Push it"))
@@ -354,7 +357,7 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
             git(remote, "rev-parse", "muster/plan/p"),
         ]
         refused = one.send(one.get("/plans/p/pull-request").form("Push it"))
-        assert refused.status == 409 and "has all of muster/plan/p; nothing was changed" in refused.text
+        assert refused.status == 409 and "has all of muster/plan/p; nothing was pushed" in refused.text
         assert "There is nothing to merge: main has all of it" in one.get("/plans/p/merge").text.replace(
             "muster/plan/p", "it"
         )

@@ -5,28 +5,35 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from muster.app.plan_merge import repository_git
+from muster.app.pull_request_push import (
+    push,
+    refuse_brought,
+    remote_of,
+    telling_pushed,
+    telling_unpushed,
+    url_of,
+)
+from muster.app.pull_request_targets import Target, plan_target, task_target, wanted
 from muster.app.pull_request_text import text_for
 from muster.app.pull_requests import (
+    BranchRequests,
     PullRecord,
-    Target,
     base_of,
     keep,
-    plan_target,
     publish,
-    push,
     records,
-    remote_of,
-    task_target,
-    telling_pushed,
+    refuse_merged,
+    requests_of,
     tip_of,
-    wanted,
 )
 from muster.app.settings import load_config
 from muster.client.api import Api
 from muster.config.project import Project
-from muster.hosts.user_git import text_of
-from muster.outbound.forges import Forge, forge_of
+from muster.outbound.forges import OPEN, Forge, forge_of
+from muster.worker.git import find_repository
 
 
 class Opened(NamedTuple):
@@ -34,6 +41,7 @@ class Opened(NamedTuple):
     new: bool
     pushed: bool
     """Whether the remote has got anything by it."""
+    remarks: tuple[str, ...] = ()
 
 
 class Opening:
@@ -46,24 +54,57 @@ class Opening:
 
     def forge(self, remote: str) -> Forge:
         if remote not in self._forges:
-            url = text_of(self.git.ask("remote", "get-url", "--", remote).stdout)
-            self._forges[remote] = forge_of(url, self.config.git.forge)
+            setting = self.config.git.forge
+            self._forges[remote] = forge_of(url_of(self.git, remote, setting), setting)
         return self._forges[remote]
 
     def target(self, word: str) -> tuple[str, Target]:
         plan, task = wanted(self.api, word)
-        return plan, plan_target(self.git, plan) if task is None else task_target(self.git, task)
+        if task is None:
+            return plan, plan_target(self.git, plan)
+        repository = find_repository(self.project.root)
+        assert repository is not None, "`repository_git` has found it"
+        return plan, task_target(repository, self.project.worktrees_dir, task)
 
     def open(self, word: str, *, remote: str = "", base: str = "", only: PullRecord | None = None) -> Opened:
-        """`remote` and `base`: where empty, those of before, or the usual ones; `only` as for `publish`."""
+        """`remote` and `base`: where empty, those of the open one, or the usual ones.
+
+        `only`: that one, as long as it is open; another one is not opened unasked.
+        """
         plan, target = self.target(word)
         known = records(self.project).get(target.ref)
         place = remote_of(self.git, remote or (known.remote if known else ""))
-        into = base or (known.base if known else base_of(self.git))
-        forge = self.forge(place)  # before anything leaves this machine
-        pushed = push(self.git, place, target, into)
+        if known is not None and known.remote != place:
+            known = None  # of another forge, which counts by itself
+        forge = self.forge(place)
+        with telling_unpushed():  # the branch of what was merged, and is deleted since, is not to come back
+            now = requests_of(forge, target.branch, known)
+            if known is not None and now.ended is not None:
+                known = keep(self.project, replace(known, state=now.ended.state))
+                if only is not None and only.number == known.number:
+                    return Opened(known, False, False)
+            into = base or (now.open.base if now.open else base_of(self.git))
+            if known is not None and now.ended is not None and not now.open:
+                refuse_merged(self.git, target, now.ended, known, into)
+            tip, is_open = tip_of(self.git, place, into), now.open is not None
+            seen = self.git.commit_of(f"refs/remotes/{place}/{into}")
+            refuse_brought(self.git, target, seen, f"{into} of {place}", is_open=is_open)
+        pushed = push(self.git, place, target)
         with telling_pushed(target.branch, place, new=pushed):
-            since = tip_of(self.git, place, into)
-            text = text_for(self.api, self.git, self.config, target, plan=plan, base=since)
-            record, new = publish(forge, target, text, only=only, remote=place, base=into, new_base=base)
-            return Opened(keep(self.project, record), new, pushed)
+            text = text_for(self.api, self.git, self.config, target, plan=plan, base=tip)
+            number = now.open.number if now.open else None
+            given = {"remote": place, "base": into, "new_base": base}
+            record, new = publish(forge, target, text, **given, number=number)
+            remarks = self._remarks(now, record, base)
+            return Opened(keep(self.project, record), new, pushed, remarks)
+
+    def _remarks(self, now: BranchRequests, record: PullRecord, base: str) -> tuple[str, ...]:
+        told, here = [], self.git.branch()
+        if now.ended is not None:
+            told.append(f"the one before, {now.ended.url}, was {now.ended.state}")
+        if record.state != OPEN:
+            told.append(f"it was {record.state} meanwhile, and no other one was opened")
+        elif now.open is not None and not base and here != record.base and not here.startswith("muster/"):
+            stays = f"it goes into {record.base}, as it was opened"
+            told.append(f"{stays}: --base {here} changes that" if here else stays)
+        return tuple(told)

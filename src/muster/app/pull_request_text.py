@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from muster.app.pull_requests import Target
+from muster.app.pull_request_targets import Target
 from muster.client.api import Api, plan_path, task_path
 from muster.config.settings import Config
 from muster.hosts.user_git import UserGit

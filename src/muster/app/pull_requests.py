@@ -9,9 +9,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -21,35 +20,30 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.app.plan_merge import brought
-from muster.client.api import Api, plan_path, task_path
+from muster.app.pull_request_targets import Target
+from muster.client.api import Api, task_path
 from muster.config.project import Project
 from muster.hosts.file_lock import Lock, holder
 from muster.hosts.plain_files import replace_plain
-from muster.hosts.user_git import UserGit, said, text_of, without_logins
-from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable, Unavailable
+from muster.hosts.user_git import UserGit, text_of
+from muster.model.errors import Conflict, MusterError, NotFound, OwnerUnavailable
 from muster.model.json_value import Json
-from muster.model.refs import kept_refs, plan_branch, task_branch
-from muster.outbound.forges import FAILED, OPEN, PENDING, Comment, Forge, ForgeCheck
+from muster.outbound.forges import (
+    FAILED,
+    MERGED,
+    OPEN,
+    PENDING,
+    Comment,
+    Forge,
+    ForgeCheck,
+    PullRequest,
+)
 
 NOTE_CHARS_MAX = 6000
 TEXT_CHARS_MAX = 1500
 _ID_CHARS = 12
-_NO_NETWORK = re.compile(
-    "Could not resolve host|Failed to connect|Connection (?:refused|timed out|reset)|unreachable|timed out"
-)
 _BEGINS, _ENDS = "<!-- muster -->", "<!-- /muster -->"
 """Around what is Muster's in the text of a pull request."""
-
-
-class Target(NamedTuple):
-    """What a pull request is about."""
-
-    ref: str
-    """Its plan, or `plan/key` of its one task."""
-    task: bool
-    title: str
-    branch: str
-    commit: str
 
 
 class Proposal(Struct, frozen=True, rename="camel"):
@@ -147,47 +141,6 @@ def keep(project: Project, record: PullRecord) -> PullRecord:
         return found[record.ref]
 
 
-def plan_target(git: UserGit, plan: str) -> Target:
-    branch = plan_branch(plan)
-    commit = git.commit_of(f"refs/heads/{branch}")
-    if not commit:
-        raise NotFound(
-            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
-            f"muster plan show {plan}",
-        )
-    return Target(plan, False, plan, branch, commit)
-
-
-def task_target(git: UserGit, task: Json) -> Target:
-    """Its branch while it is there, else the work of its newest attempt."""
-    ref, branch = f"{task['plan']}/{task['key']}", task_branch(task["plan"], task["key"])
-    if not (commit := git.commit_of(f"refs/heads/{branch}")):
-        names = git.run("for-each-ref", "--format=%(refname)", kept_refs(task["plan"], task["key"])).split()
-        epochs = {
-            int(number): name
-            for name in names
-            if not name.endswith("-base") and (number := name.rpartition("/")[2].partition("-")[0]).isdigit()
-        }
-        commit = git.commit_of(epochs[max(epochs)]) if epochs else ""
-    if not commit:
-        raise NotFound(
-            f"{ref} has left no work in this repository; nothing was pushed", f"muster task show {ref}"
-        )
-    return Target(ref, True, task["title"], branch, commit)
-
-
-def remote_of(git: UserGit, wanted: str) -> str:
-    """The one that is named, that of the branch one is on, or origin.  Raises NotFound."""
-    upstream = git.setting(f"branch.{git.branch()}.remote") if git.branch() else ""
-    name = wanted or (upstream if upstream != "." else "") or "origin"
-    if git.ask("remote", "get-url", "--", name).returncode:
-        raise NotFound(
-            f"this repository has no remote {name}; nothing was pushed",
-            f"git remote add {name} URL, or --remote NAME",
-        )
-    return name
-
-
 def base_of(git: UserGit) -> str:
     """The branch that the work is to go into: the one that its user is on."""
     base = git.branch()
@@ -203,40 +156,36 @@ def tip_of(git: UserGit, remote: str, base: str) -> str:
     return git.commit_of(f"refs/remotes/{remote}/{base}") or git.commit_of(f"refs/heads/{base}")
 
 
-def push(git: UserGit, remote: str, target: Target, base: str) -> bool:
-    """Whether the remote has got anything by it.  Raises Conflict."""
-    known = git.commit_of(f"refs/remotes/{remote}/{base}")
-    if known and git.ask("merge-base", "--is-ancestor", target.commit, known).returncode == 0:
-        raise Conflict(
-            f"{base} of {remote} has all of {target.branch}; nothing was pushed", f"muster why {target.ref}"
-        )
-    words = ("--porcelain", "--no-follow-tags", "--recurse-submodules=no")
-    done = git.ask("push", *words, "--", remote, f"{target.commit}:refs/heads/{target.branch}")
-    lines = text_of(done.stdout).splitlines()
-    if done.returncode == 0:
-        return not any(line.startswith("=") for line in lines)
-    if any("(non-fast-forward)" in line or "(fetch first)" in line for line in lines):
-        raise Conflict(
-            f"{target.branch} of {remote} has commits that yours has not; nothing was pushed, and never by force",
-            f"git fetch {remote} && git switch {target.branch} && git merge {remote}/{target.branch}; "
-            "git switch -",
-        )
-    words_of = [line for line in lines if line.startswith("!")]
-    why = without_logins(" ".join(words_of)) or said(done)
-    if not words_of and _NO_NETWORK.search(why):
-        raise Unavailable(f"git push to {remote} failed: {why}", "the same once more")
-    raise Conflict(f"git push to {remote} failed: {why}", f"git push {remote} {target.branch}")
+class BranchRequests(NamedTuple):
+    """What the forge has of a branch before it is pushed."""
+
+    open: PullRequest | None
+    ended: PullRequest | None
+    """The one that was known last, merged or closed."""
 
 
-@contextmanager
-def telling_pushed(branch: str, remote: str, *, new: bool) -> Iterator[None]:
-    """What fails within says as well that the branch is at the remote already."""
-    try:
-        yield
-    except MusterError as error:
-        done = f"was pushed to {remote} before that, and stays there" if new else f"was at {remote} before"
-        error.message = f"{error.message}; branch {branch} {done}"
-        raise
+def requests_of(forge: Forge, branch: str, known: PullRecord | None) -> BranchRequests:
+    """`known`: that of before, at this forge."""
+    last = None
+    if known is not None:
+        with suppress(NotFound):
+            last = forge.view(known.number)
+    if last is not None and last.own and last.state == OPEN:
+        return BranchRequests(last, None)
+    return BranchRequests(forge.find(branch), last if last is not None and last.own else None)
+
+
+def refuse_merged(git: UserGit, target: Target, ended: PullRequest, known: PullRecord, into: str) -> None:
+    """Raises Conflict where what was merged is all that there is: its branch is not pushed a second time."""
+    if ended.state != MERGED or ended.base != into:
+        return
+    # More may have been added to it at the forge, which is not here.
+    has = ("merge-base", "--is-ancestor", target.commit, ended.commit)
+    if target.commit in (ended.commit, known.commit) or git.ask(*has).returncode == 0:
+        raise Conflict(
+            f"{ended.url} was merged into {ended.base}, with all that {target.branch} has; nothing was pushed",
+            f"git fetch {known.remote}; muster why {target.ref}",
+        )
 
 
 def publish(
@@ -247,22 +196,27 @@ def publish(
     remote: str,
     base: str,
     new_base: str,
-    only: PullRecord | None = None,
+    number: int | None = None,
 ) -> tuple[PullRecord, bool]:
     """Opens the pull request of what was pushed, or brings the open one up to date; True where it is new.
 
     What people have made of its title, its base and the text around ours stays, unless `new_base` is given.
-    `only`: that one, as long as it is open; another one is not opened unasked.
+    `number`: the one that was open before the push; where it has ended since, another one is not opened unasked.
     """
-    found = forge.view(only.number) if only else forge.find(target.branch)
-    if only is not None and found is not None and found.state != OPEN:
-        return replace(only, commit=target.commit, state=found.state), False
+    body = f"{_BEGINS}\n{text}\n{_ENDS}"
+    made, found = None, forge.find(target.branch) if number is None else forge.view(number)
     if found is None:
-        made = forge.open(target.branch, base, target.title, f"{_BEGINS}\n{text}\n{_ENDS}")
-    else:
+        try:
+            made = forge.open(target.branch, base, target.title, body)
+        except Conflict:  # another command may have opened it meanwhile
+            if (found := forge.find(target.branch)) is None:
+                raise
+    if found is not None:
         before, _, rest = found.body.partition(_BEGINS)
         _, _, after = rest.partition(_ENDS)
-        made = forge.update(found.number, new_base, f"{before}{_BEGINS}\n{text}\n{_ENDS}{after}")
+        ended = found.state != OPEN
+        made = found if ended else forge.update(found.number, new_base, f"{before}{body}{after}")
+    assert made is not None
     record = PullRecord(
         ref=target.ref,
         task=target.task,
@@ -271,7 +225,9 @@ def publish(
         base=made.base,
         number=made.number,
         url=made.url,
-        commit=target.commit,
+        # What came after its end is no part of it.
+        commit=target.commit if made.state == OPEN else made.commit or target.commit,
+        state=made.state,
     )
     return record, found is None
 
@@ -287,6 +243,11 @@ class Looking:
 
     def look(self, record: PullRecord) -> PullRecord:
         pull = self.forge.view(record.number)
+        if not pull.own:
+            raise Conflict(
+                f"{pull.url} is from another repository, and nothing that `muster pr` has opened",
+                f"muster pr {record.ref}",
+            )
         checks = tuple(self.forge.checks(record.commit))
         comments = tuple(self.forge.comments(record.number))
         handled = {
@@ -426,15 +387,3 @@ def _of_comment(comment: Comment) -> str:
 def _cut(text: str) -> str:
     text = text.strip()
     return text if len(text) <= TEXT_CHARS_MAX else f"{text[:TEXT_CHARS_MAX]}..."
-
-
-def wanted(api: Api, word: str) -> tuple[str, Json | None]:
-    """(plan, None) or (its plan, the task).  Raises NotFound."""
-    try:
-        name: str = api.get(plan_path(word))["plan"]["name"]
-        return name, None
-    except NotFound:
-        pass
-    found = api.get("/api/v1/resolve", {"ref": word})["taskId"]
-    task: Json = api.get(task_path(found))["task"]
-    return task["plan"], task

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 
+from muster.app.pull_request_push import refuse_brought, telling_pushed, telling_unpushed
+from muster.app.pull_request_targets import Target, plan_target, task_target, wanted
 from muster.app.pull_request_text import text_for
-from muster.app.pull_requests import Target, plan_target, publish, task_target, telling_pushed, wanted
+from muster.app.pull_requests import publish, requests_of
 from muster.app.settings import load_config
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, Unavailable
-from muster.model.refs import refs_of_plan, refs_of_task
+from muster.model.refs import plan_branch, refs_of_plan, refs_of_task, task_branch
 from muster.model.works import PullOpened
 from muster.outbound.forges import forge_of
 from muster.worker.git import GitFailed
@@ -31,22 +33,24 @@ def propose(mirror: GitMirror, project: Project, ref: str) -> PullOpened:
     with closing(Api(Connection(project.socket))) as api:
         plan, task = wanted(api, ref)
         git = UserGit(mirror.repository.top)
+        with telling_unpushed():
+            branch = plan_branch(plan) if task is None else task_branch(plan, task["key"])
+            number = opened.number if (opened := requests_of(forge, branch, None).open) else None
         with mirror.lock:
             into = mirror.first_branch()
             of_task = refs_of_task(plan, task["key"]) if task is not None else ()
             seen = mirror.fetch(f"{_HEADS}{into}", *refs_of_plan(plan), *of_task)
-            target = plan_target(git, plan) if task is None else task_target(git, task)
+            if task is None:
+                target = plan_target(git, plan)
+            else:
+                target = task_target(mirror.repository, project.worktrees_dir, task)
             base = seen[f"{_HEADS}{into}"]
-            if mirror.repository.is_ancestor(target.commit, base):
-                raise Conflict(
-                    f"{into} of {mirror.shown} has all of {target.branch}; nothing was changed",
-                    f"muster why {ref}",
-                )
+            refuse_brought(git, target, base, f"{into} of {mirror.shown}", is_open=number is not None)
             pushed = _brought(mirror, target, seen.get(f"{_HEADS}{target.branch}"))
             with telling_pushed(target.branch, mirror.shown, new=pushed):
                 text = text_for(api, git, config, target, plan=plan, base=base)
     with telling_pushed(target.branch, mirror.shown, new=pushed):
-        record, new = publish(forge, target, text, remote=mirror.shown, base=into, new_base="")
+        record, new = publish(forge, target, text, remote=mirror.shown, base=into, new_base="", number=number)
     return PullOpened(
         ref=record.ref, url=record.url, branch=record.branch, base=record.base, new=new, pushed=pushed
     )

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from pathlib import Path
 
 from muster.app.plan_merge import answer_of, look, merge, message_of, named, repository_git
-from muster.app.pull_requests import authors_of, records, remote_of
+from muster.app.pull_request_push import remote_of
+from muster.app.pull_requests import authors_of, records
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -89,6 +90,7 @@ class LocalWorks:
             base=record.base,
             new=opened.new,
             pushed=opened.pushed,
+            remarks=opened.remarks,
         )
 
     async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:

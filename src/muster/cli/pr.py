@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import to_builtins
 
 from muster.app.pull_request_opening import Opened, Opening
+from muster.app.pull_request_targets import wanted
 from muster.app.pull_requests import (
     Looking,
     Proposal,
@@ -19,7 +20,6 @@ from muster.app.pull_requests import (
     keep,
     only_follower,
     records,
-    wanted,
 )
 from muster.cli.context import Context, connect, refuse_attempts
 from muster.cli.output import Screen, clean, inert, note, now_ms, print_json, shell_word
@@ -125,13 +125,14 @@ def _open(args: argparse.Namespace) -> int:
                 "muster up --daemon, then again",
             )
         work = _Work(args, context)
-        record, new, pushed = work.publish()
-        screen = Screen(args.color)
+        opened = work.publish()
+        record, screen = opened.record, Screen(args.color)
         if not args.json:
-            _tell_open(screen, record, new=new, pushed=pushed)
+            _tell_open(screen, opened)
         if not args.follow:
             if args.json:
-                print_json(_row(record) | {"new": new, "pushed": pushed})
+                told = {"new": opened.new, "pushed": opened.pushed, "remarks": opened.remarks}
+                print_json(_row(record) | told)
             return 0
         lock = only_follower(context.project, record.ref)
         try:
@@ -143,10 +144,14 @@ def _open(args: argparse.Namespace) -> int:
         return code
 
 
-def _tell_open(screen: Screen, record: PullRecord, *, new: bool, pushed: bool) -> None:
-    told = "pushed  " if pushed else "no news "
+def _tell_open(screen: Screen, opened: Opened) -> None:
+    record = opened.record
+    told = "pushed  " if opened.pushed else "no news "
     screen.line(f"{told} {clean(record.branch)} to {clean(record.remote)}: {record.commit[:9]}")
-    screen.line(f"{'opened  ' if new else 'updated '} {clean(record.url)} into {clean(record.base)}")
+    done = "opened" if opened.new else "updated" if record.state == OPEN else record.state
+    screen.line(f"{done:<8} {clean(record.url)} into {clean(record.base)}")
+    for remark in opened.remarks:
+        screen.line(f"note     {clean(remark)}")
 
 
 class _Following:
@@ -178,10 +183,10 @@ class _Following:
         return self._patiently(lambda: self.work.look(record))
 
     def publish(self, record: PullRecord) -> PullRecord:
-        record, new, pushed = self._patiently(lambda: self.work.publish(record))
-        if not self.work.args.json and record.state == OPEN:
-            _tell_open(self._screen, record, new=new, pushed=pushed)
-        return record
+        opened = self._patiently(lambda: self.work.publish(record))
+        if not self.work.args.json and opened.record.state == OPEN:
+            _tell_open(self._screen, opened)
+        return opened.record
 
     def stops(self, record: PullRecord) -> int | None:
         """The exit code where nothing is left that an agent could do."""

@@ -54,3 +54,5 @@ class PullOpened(Answer, frozen=True, kw_only=True):
     new: bool
     """False: it was open already."""
     pushed: bool
+    remarks: tuple[str, ...] = ()
+    """What else there is to know, like what has become of an earlier one."""

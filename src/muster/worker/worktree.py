@@ -376,7 +376,7 @@ class Worktree(Struct, frozen=True):
         taken = begins and not there.isdisjoint(refs)
         return own_refs(self.plan, self.key, epoch, task) if taken else refs
 
-    def _kept_before(self) -> Iterator[tuple[int, str]]:
+    def kept_before(self) -> Iterator[tuple[int, str]]:
         """The task's attempts up to this one, the newest first, each with the commit that is kept of it."""
         names = [ref.rpartition("/")[2].partition("-")[0] for ref in self._there()]
         epochs = {int(name) for name in names if name.isdigit()}
@@ -386,7 +386,7 @@ class Worktree(Struct, frozen=True):
 
     def _choose_start(self) -> tuple[str, int | None]:
         """The commit to begin with, and the epoch of the attempt whose work that is."""
-        for epoch, commit in self._kept_before():
+        for epoch, commit in self.kept_before():
             if epoch < self.epoch and self.branched:
                 return commit, epoch
         return self._start(), None
@@ -481,7 +481,7 @@ class Worktree(Struct, frozen=True):
         if begun is None or tip is None:
             return
         head = repository.commit_of("MERGE_HEAD", path) or repository.run("rev-parse", "HEAD", cwd=path)
-        own = () if begins else (commit for _, commit in self._kept_before())
+        own = () if begins else (commit for _, commit in self.kept_before())
         base = base_now(repository, begun.base, head=head, tip=tip, own=own)
         if base != begun.base:
             repository.run("update-ref", self.base, base)
