@@ -228,3 +228,56 @@ def test_the_paths_of_plans_in_a_subfolder_and_behind_a_link(home: Path) -> None
     assert found is not None
     sources = ("plan.md", "../other.md", "../link.md", "/etc/plan.md", "../../out.md", str(home / "abs.md"))
     assert plan_paths(found, sources) == ("docs/plan.md", "other.md", "link.md", "abs.md")
+
+
+def filtered(home: Path, attribute: str) -> bytes:
+    """Git keeps a form of the plan that holds no boxes; as it lies there."""
+    git(home, "config", "filter.swap.clean", "tr x[ [x")
+    git(home, "config", "filter.swap.smudge", "tr x[ [x")
+    (home / ".gitattributes").write_text(f"docs/plan.md {attribute}\n")
+    (home / "docs/plan.md").write_text("# Plan\n\n- [ ] One\n- [x] Two\n\n$Id$\n")
+    git(home, "add", ".")
+    git(home, "commit", "-qm", "in a form of its own")
+    git(home, "rm", "-q", "--cached", "docs/plan.md")
+    git(home, "checkout", "-f", "main", "--", "docs/plan.md")
+    return (home / "docs/plan.md").read_bytes()
+
+
+@pytest.mark.parametrize("attribute", ["text eol=crlf", "ident", "filter=swap"])
+def test_marks_stay_whatever_form_git_keeps_the_file_in(
+    repository: Repository, home: Path, attribute: str
+) -> None:
+    before = filtered(home, attribute)
+    made = begun(repository)
+    file = made.path / "docs/plan.md"
+    assert file.read_bytes() == before
+    file.write_bytes(before.replace(b"- [ ]", b"- [x]").replace(b"[x] Two", b"[ ] Two") + b"its text\n")
+    assert publish(made).changed
+    assert file.read_bytes() == before + b"its text\n"
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@pytest.mark.parametrize("attribute", ["text eol=crlf", "ident", "filter=swap"])
+def test_text_beside_a_box_merges_whatever_form_git_keeps_the_file_in(
+    repository: Repository, home: Path, attribute: str, elsewhere: bool
+) -> None:
+    """By what Muster merges itself, and what it begins for an agent."""
+    before = filtered(home, attribute)
+    late = begun(repository, "late")
+    (late.path / "docs/plan.md").write_bytes(before.replace(b"- [x] Two", b"- [x] New\n- [x] Two"))
+    (late.path / "z").write_text("z")
+    (home / "docs/plan.md").write_bytes(before.replace(b"[ ] One", b"[x] One"))
+    git(home, "commit", "-qam", "a person")
+    other = begun(repository, "other")
+    (other.path / "z" if elsewhere else other.path / "y").write_text("y")
+    publish(other)
+    if elsewhere:
+        with pytest.raises(SentBack):
+            publish(late)
+        late = replace(late, epoch=2)
+        assert "there are conflicts in z:" in late.prepare()
+        (late.path / "z").write_text("both")
+    publish(late)
+    after = begun(repository, "after").path / "docs/plan.md"
+    boxes = [line.strip() for line in after.read_text().splitlines() if line.startswith("- ")]
+    assert boxes == ["- [x] One", "- [ ] New", "- [x] Two"]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.app.plan_forms import PlanForm, form_of
 from muster.hosts.git_head import under_way
 from muster.hosts.user_git import UserGit, said, text_of
 from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
@@ -56,6 +57,8 @@ class Incoming:
 class _PlanFile:
     path: str
     """In the repository."""
+    form: PlanForm
+    """That of all of its versions."""
     file: Path
     mode: str
     base: bytes
@@ -64,6 +67,8 @@ class _PlanFile:
     theirs: bytes
     here: bytes
     """As it lies in the user's folder."""
+    kept: bytes
+    """What is committed, as git keeps it; empty where nothing is."""
     tracked: bool
     done: frozenset[str]
     """Keys of the tasks that are completed."""
@@ -265,21 +270,23 @@ def _plan_file(git: UserGit, tip: str, file: Path | None, done: frozenset[str]) 
     old, own, other = (_entry(git, commit, path) for commit in (base, "HEAD", tip))
     if other is None or other in (old, own) or other[0] not in _REGULAR or (own or other)[0] not in _REGULAR:
         return None
-    here = file.read_bytes()
-    ours = _blob(git, own[1]) if own else here
+    form, kept = form_of(git, path), _blob(git, own[1]) if own else b""
+    here = form.of_folder(file.read_bytes(), kept)
     found = _PlanFile(
         path=path,
+        form=form,
         file=file,
         mode=(own or other)[0],
-        base=_blob(git, old[1]) if old else b"",
-        ours=ours,
-        theirs=_blob(git, other[1]),
+        base=form.of_blob(_blob(git, old[1])) if old else b"",
+        ours=form.of_blob(kept) if own else here,
+        theirs=form.of_blob(_blob(git, other[1])),
         here=here,
+        kept=kept,
         tracked=own is not None,
         done=done,
     )
     try:
-        for version in (ours, here):
+        for version in (found.ours, here):
             alike(found.base, version, found.theirs, done)
     except BadPlan:
         return None
@@ -354,20 +361,22 @@ def _settle(git: UserGit, found: Incoming, plan: _PlanFile, *, conflicts: bool) 
 
     def edit(data: bytes) -> bytes:
         nonlocal seen
-        seen, text = data, merged(git, plan, data)
-        if text.conflict and not (plan.tracked and data == plan.ours):
+        seen = plan.form.of_folder(data, plan.kept)
+        text = merged(git, plan, seen)
+        if text.conflict and not (plan.tracked and seen == plan.ours):
             raise Conflict(f"{plan.path} was edited meanwhile; nothing was changed", "the same once more")
-        return text.data
+        return plan.form.to_folder(text.data, data, seen)
 
     LocalPlanFiles().rewrite(str(plan.file), edit)
     if conflicts and not (plan.tracked and seen == plan.ours):
         return  # in the index it would keep `git merge --abort` from giving back what was not committed
     text = merged(git, plan, plan.ours)
     if not text.conflict:
-        name = git.run("hash-object", "-w", "--stdin", given=text.data)
+        given = plan.form.to_blob(text.data, plan.kept)
+        name = git.run("hash-object", "-w", "--stdin", given=given)
         git.run("update-index", "--add", "--cacheinfo", f"{plan.mode},{name},{plan.path}")
         return
-    sides = (plan.base, plan.ours, plan.theirs)
+    sides = [plan.form.to_blob(side, plan.kept) for side in (plan.base, plan.ours, plan.theirs)]
     names = [git.run("hash-object", "-w", "--stdin", given=side) for side in sides]
     lines = [f"{plan.mode} {name} {stage}\t{plan.path}" for stage, name in enumerate(names, 1)]
     told = "\0".join([f"0 {'0' * len(names[0])}\t{plan.path}", *lines, ""])
