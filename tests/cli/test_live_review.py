@@ -62,6 +62,23 @@ def test_the_branch_of_a_plan_is_merged_once_it_was_shown_what_comes(owner, cons
     live.until(lambda _: "there is nothing to merge: main has all of muster/plan/billing" in live.foot())
 
 
+def test_what_was_not_shown_is_not_merged_but_shown_then(owner, console):
+    repo = with_repository(owner)
+    repo.publish("billing", "tests", {"money.py": "one = 1\n"})
+    live = console("watch")
+    live.until(lambda text: "● live" in text)
+    live.press("gpM")
+    live.until(lambda text: "1 commit, 1 file from muster/plan/billing into main:" in text)
+    repo.publish("billing", "api", {"late.py": "two = 2\n"})
+    live.press("y")
+    live.until(lambda text: "2 commits, 2 files from muster/plan/billing into main:" in text)
+    assert "has changed since you looked" in " ".join(live.text().split())
+    assert not (repo.root / "money.py").exists()
+    live.press("y")
+    live.until(lambda _: "billing: Merge: done" in live.foot())
+    assert (repo.root / "late.py").read_text() == "two = 2\n"
+
+
 def test_work_that_is_nowhere_is_said_to_be(owner, console):
     live = console("watch")
     live.choose("billing/tests")

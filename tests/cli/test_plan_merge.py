@@ -138,6 +138,23 @@ def test_nothing_is_merged_during_a_rebase(project: Path) -> None:
     assert "git rebase --abort" in refused.stderr
 
 
+def test_another_branch_that_is_checked_out_meanwhile_gets_nothing(project: Path) -> None:
+    """A filter of git's stands for a person: it runs once all has been looked at."""
+    publish(project, "site/index", {"plan.md": TICKED})
+    begun, head = git(project, "branch", "--show-current"), git(project, "rev-parse", "HEAD")
+    git(project, "branch", "release")
+    switch = "cat; git symbolic-ref HEAD refs/heads/release"
+    git(project, "config", "filter.switches.clean", switch)
+    (project / ".git" / "info").mkdir(exist_ok=True)
+    (project / ".git" / "info" / "attributes").write_text("plan.md filter=switches\n")
+    git(project, "symbolic-ref", "HEAD", f"refs/heads/{begun}")
+    refused = muster(project, "plan", "merge", "site")
+    assert refused.returncode == 6, refused.stderr
+    assert f"release is checked out by now, and not {begun}; nothing was changed" in refused.stderr
+    assert {git(project, "rev-parse", name) for name in (begun, "release")} == {head}
+    assert not (project / "page.txt").exists()
+
+
 def test_what_was_not_committed_is_never_overwritten(project: Path) -> None:
     publish(project, "site/index", {"notes.txt": "by an agent\n"})
     (project / "notes.txt").write_text("mine\n")

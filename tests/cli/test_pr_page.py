@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from far_servers import SECRET, FarOwner, far_owner
 from muster.app.pull_requests import keep, records
 from muster.config.project import Project
 from muster.model.access import Role
-from page_reader import Reader
+from page_reader import Reader, Shown
 from reviewed_work import Repo, with_repository
 
 BRANCH = "muster/plan/billing"
@@ -72,6 +72,75 @@ def test_a_plan_is_pushed_and_proposed(far: FarOwner, repo: Repo, forge: StubFor
     assert there == repo.git("rev-parse", BRANCH)
     again = reader.send(asked.form("Push it"))
     assert "Brought up to date" in again.text and "nothing new to push" in again.text
+
+
+def of_api(far: FarOwner, method: str, path: str, **body: str) -> Shown:
+    data = json.dumps(body).encode() if body else b""
+    return Reader(int(far.url.rpartition(":")[2])).ask(method, path, data, Authorization=f"Bearer {SECRET}")
+
+
+def pushed(repo: Repo, tmp_path: Path) -> str:
+    return repo.git("--git-dir", str(tmp_path / "remote.git"), "branch", "--list", "muster/*")
+
+
+def test_the_page_names_what_is_pushed_and_where_to(far: FarOwner, repo: Repo) -> None:
+    number = far.tasks()["tests"].id
+    repo.leave("billing", "tests", 1, {"kept.py": "x = 1\n"})
+    reader = signed_in(far)
+    shown = reader.get("/plans/billing/pull-request").text
+    assert "1 commit of <code>muster/plan/billing</code>" in shown and "billing/model: model" in shown
+    assert "proposed to <code>main</code> of <code>origin</code>" in shown
+    shown = reader.get(f"/tasks/{number}/pull-request").text
+    assert "1 commit of <code>muster/task/billing/tests</code>" in shown and "billing/tests: tests" in shown
+    repo.git("switch", "-q", "--detach")
+    shown = reader.get("/plans/billing/pull-request")
+    assert shown.status == 200 and "you are on no branch" in shown.text and "Push it" not in shown.text
+
+
+def later_work(repo: Repo) -> None:
+    repo.publish("billing", "tests", {"late.py": "z = 1\n"})
+    repo.leave("billing", "tests", 2, {"late.py": "z = 1\n"})
+
+
+def another_base(repo: Repo) -> None:
+    repo.git("switch", "-qc", "release")
+
+
+@pytest.mark.parametrize("of", ["plan", "task"])
+@pytest.mark.parametrize(
+    ("change", "told", "base"),
+    [
+        (later_work, "is at ", "main"),
+        (another_base, "it would go into release, and not into main", "release"),
+    ],
+)
+def test_what_the_page_has_not_shown_is_not_pushed_from_it(
+    far: FarOwner, repo: Repo, tmp_path: Path, change: Callable[[Repo], None], told: str, base: str, of: str
+) -> None:
+    repo.leave("billing", "tests", 1, {"kept.py": "x = 1\n"})
+    reader = signed_in(far)
+    path = "/plans/billing" if of == "plan" else f"/tasks/{far.tasks()['tests'].id}"
+    asked = reader.get(f"{path}/pull-request")
+    change(repo)
+    refused = reader.send(asked.form("Push it"))
+    assert refused.status == 412 and told in refused.text and "nothing was changed" in refused.text
+    assert not pushed(repo, tmp_path) and f"proposed to <code>{base}</code>" in refused.text
+    opened = reader.send(refused.form("Push it"))
+    assert "Opened: " in opened.text and f"into <code>{base}</code>" in opened.text
+
+
+def test_a_program_may_say_what_it_has_seen_of_a_pull_request(
+    far: FarOwner, repo: Repo, tmp_path: Path
+) -> None:
+    path, tip = "/api/v1/plans/billing/pull-request", repo.git("rev-parse", BRANCH)
+    coming = json.loads(of_api(far, "GET", path).text)
+    assert (coming["tip"], coming["base"], coming["remote"]) == (tip, "main", "origin")
+    seen = {"seenTip": tip, "seenBase": "main"}
+    for name, other in (("seenTip", "0" * 40), ("seenBase", "dev")):
+        refused = of_api(far, "POST", path, actor="a", **{**seen, name: other})
+        assert refused.status == 412 and "nothing was changed" in refused.text, name
+    assert not pushed(repo, tmp_path)
+    assert json.loads(of_api(far, "POST", path, actor="a", **seen).text)["pushed"]
 
 
 PULL = re.compile(r'Pull request: <a href="([^"]+)" rel="noreferrer noopener">\1</a> <span class="dim">(\w+)')
@@ -131,6 +200,7 @@ def test_it_says_what_is_missing(far: FarOwner, repo: Repo) -> None:
     repo.git("remote", "remove", "origin")
     refused = reader.send(form)
     assert refused.status == 404 and "no remote origin; nothing was pushed" in refused.text
+    assert "What you wrote" not in refused.text
 
 
 FAILS = """\

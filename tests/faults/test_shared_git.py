@@ -332,7 +332,9 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
         opened = one.send(one.get(f"/tasks/{number}/pull-request").form("Push it"))
         assert "Opened: <code>muster/task/p/money</code> into <code>main</code>" in opened.text
         assert "Half-even is intended" in git(remote, "show", "muster/task/p/money:money.py")
-        opened = one.send(one.get("/plans/p/pull-request").form("Push it"))
+        shown = one.get("/plans/p/pull-request")
+        assert "1 commit of <code>muster/plan/p</code>" in shown.text
+        opened = one.send(shown.form("Push it"))
         assert "Opened: <code>muster/plan/p</code> into <code>main</code>" in opened.text
         again = other.send(other.get("/plans/p/pull-request").form("Push it"))
         assert "Brought up to date" in again.text and "nothing new to push" in again.text
@@ -348,6 +350,8 @@ def test_work_is_reviewed_at_two_servers_proposed_and_merged_into_the_first_bran
         assert "There would be conflicts in money.py" in asked.text
         assert one.send(asked.form("Merge")).status == 409
         git(seed, "push", "--quiet", "--force", str(remote), f"{begun}:refs/heads/main")
+        anew = one.send(asked.form("Merge"))
+        assert anew.status == 412 and "main has not all that it had then" in anew.text
         asked = other.get("/plans/p/merge")
         assert "1 commit, 1 file" in asked.text and "<code>main</code>" in asked.text
         other.send(asked.form("Merge"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ from far_servers import SECRET, FarOwner, far_owner
 from muster.model import commands as c
 from muster.model.access import Role
 from muster.web.pages import diff_rows
-from page_reader import Reader
+from page_reader import Reader, Shown
 from reviewed_work import Repo, with_repository
 
 HOSTILE = (
@@ -40,6 +40,11 @@ def signed_in(far: FarOwner, secret: str = SECRET) -> Reader:
     link = reader.get(json.loads(asked.text)["path"])
     reader.send(link.form("Sign in"))
     return reader
+
+
+def of_api(far: FarOwner, method: str, path: str, **body: str) -> Shown:
+    data = json.dumps(body).encode() if body else b""
+    return Reader(int(far.url.rpartition(":")[2])).ask(method, path, data, Authorization=f"Bearer {SECRET}")
 
 
 def note_of(far: FarOwner, key: str) -> str:
@@ -185,6 +190,75 @@ def test_a_plan_is_merged_from_its_page(far: FarOwner, repo: Repo) -> None:
     assert "There is nothing to merge" in reader.get("/plans/billing/merge").text
 
 
+def of_the_branch(repo: Repo) -> None:
+    repo.publish("billing", "tests", {"late.py": "z = 1\n"})
+
+
+def of_the_checkout(repo: Repo) -> None:
+    repo.git("switch", "-qc", "release")
+
+
+def of_its_past(repo: Repo) -> None:
+    """The branch of the plan began on what the user's has no longer."""
+    repo.git("reset", "-q", "--hard", "main~1")
+
+
+@pytest.mark.parametrize(
+    ("change", "told", "shown"),
+    [
+        (of_the_branch, "muster/plan/billing is at", "2 commits, 2 files"),
+        (of_the_checkout, "it would go into release, and not into main", "into <code>release</code>"),
+        (of_its_past, "main has not all that it had then", "2 commits, 2 files"),
+    ],
+)
+def test_what_a_page_has_not_shown_is_not_merged_from_it(
+    far: FarOwner, repo: Repo, change: Callable[[Repo], None], told: str, shown: str
+) -> None:
+    (far.root / "mine.py").write_text("y = 1\n")
+    repo.git("add", "mine.py")
+    repo.git("commit", "-qm", "mine")
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/merge")
+    change(repo)
+    head = repo.git("rev-parse", "HEAD")
+    refused = reader.send(asked.form("Merge"))
+    assert refused.status == 412 and told in html.unescape(refused.text), refused.text
+    assert "nothing was changed" in refused.text and shown in refused.text
+    assert repo.git("rev-parse", "HEAD") == head and not (far.root / "model.py").exists()
+    after = reader.send(refused.form("Merge"))
+    assert "Merge: done." in after.text and (far.root / "model.py").exists()
+
+
+def test_a_merge_goes_into_a_branch_that_has_gone_forward_since(far: FarOwner, repo: Repo) -> None:
+    """It brings nothing that was not shown."""
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    reader = signed_in(far)
+    asked = reader.get("/plans/billing/merge")
+    repo.git("commit", "-q", "--allow-empty", "-m", "mine")
+    assert "Merge: done." in reader.send(asked.form("Merge")).text
+    again = reader.send(asked.form("Merge"))
+    assert again.status == 200, "sent twice it finds nothing more to do"
+
+
+def test_a_program_may_say_what_it_has_seen_of_a_merge(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    tip, path = repo.git("rev-parse", "muster/plan/billing"), "/api/v1/plans/billing/merge"
+    coming = json.loads(of_api(far, "GET", path).text)
+    assert (coming["tip"], coming["into"], coming["onto"]) == (tip, "main", repo.git("rev-parse", "main"))
+    seen = {"seenTip": tip, "seenInto": "main", "seenOnto": coming["onto"]}
+    for name, other in (
+        ("seenTip", coming["onto"]),
+        ("seenInto", "dev"),
+        ("seenInto", ""),
+        ("seenOnto", "-v"),
+    ):
+        refused = of_api(far, "POST", path, actor="a", **{**seen, name: other})
+        assert refused.status == 412 and "nothing was changed" in refused.text, name
+    done = of_api(far, "POST", path, actor="a", seenInto="main")
+    assert json.loads(done.text)["commit"] == repo.git("rev-parse", "HEAD")
+
+
 def test_a_merge_with_conflicts_is_left_to_who_is_there(far: FarOwner, repo: Repo) -> None:
     repo.publish("billing", "model", {"kept.py": "theirs\n"})
     (far.root / "kept.py").write_text("ours\n")
@@ -194,6 +268,7 @@ def test_a_merge_with_conflicts_is_left_to_who_is_there(far: FarOwner, repo: Rep
     assert "There would be conflicts in kept.py" in asked.text
     refused = reader.send(asked.form("Merge"))
     assert refused.status == 409 and "nothing was changed" in refused.text
+    assert "What you wrote" not in refused.text
     assert (far.root / "kept.py").read_text() == "ours\n" and not repo.git("status", "--porcelain")
 
 

@@ -43,6 +43,7 @@ MAY: dict[Right, tuple[str, ...]] = {
         *("GET /api/v1/events/stream", "GET /api/v1/members", "GET /api/v1/openapi.json"),
         *("GET /api/v1/owner", "GET /api/v1/permissions", "GET /api/v1/plans", f"GET {PLAN}"),
         *(f"GET {PLAN}/diff", f"GET {PLAN}/merge", f"GET {TASK}/diff"),
+        *(f"GET {PLAN}/pull-request", f"GET {TASK}/pull-request"),
         *(f"GET {PLAN}/items", f"GET {PLAN}/sync", f"GET {PLAN}/tasks", "GET /api/v1/pools"),
         *("GET /api/v1/resolve", "GET /api/v1/status", "GET /api/v1/whoami", "GET /api/v1/workers"),
         "POST /api/v1/sign-in-links",

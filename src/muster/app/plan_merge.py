@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.app.plan_forms import PlanForm, form_of
+from muster.app.seen_work import SHORT, called
 from muster.hosts.git_head import under_way
 from muster.hosts.user_git import UserGit, said, text_of
-from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
+from muster.model.errors import BadPlan, Conflict, MusterError, NotFound, PreconditionFailed
 from muster.model.file_names import in_words, readable
 from muster.model.refs import plan_branch
 from muster.model.works import BroughtCommit, BroughtFile, PlanMerged
@@ -44,6 +45,8 @@ class Incoming:
     into: str
     """The branch that is checked out; empty where none is."""
     tip: str
+    onto: str
+    """The commit that is checked out."""
     commits: tuple[Brought, ...]
     files: tuple[tuple[str, str], ...]
     """(A, M or D, path)."""
@@ -96,16 +99,16 @@ def look(git: UserGit, plan: str, file: Path | None, done: frozenset[str]) -> In
     Without commits where there is nothing to merge.  Raises NotFound where there is no branch.
     """
     branch = plan_branch(plan)
-    tip, into = git.commit_of(f"refs/heads/{branch}"), git.branch()
+    tip, into, onto = git.commit_of(f"refs/heads/{branch}"), git.branch(), git.commit_of("HEAD")
     if not tip:
         raise NotFound(
             f"there is no branch {branch}: no task of plan {plan} has published anything yet",
             f"muster plan show {plan}",
         )
     if git.ask("merge-base", "--is-ancestor", tip, "HEAD").returncode == 0:
-        return Incoming(branch, into, tip, (), (), (), None)
+        return Incoming(branch, into, tip, onto, (), (), (), None)
     own = _plan_file(git, tip, file, done)
-    found = Incoming(branch, into, tip, brought(git, tip), _files(git, tip), (), own)
+    found = Incoming(branch, into, tip, onto, brought(git, tip), _files(git, tip), (), own)
     names = git.ask(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", _other(git, found)
     )
@@ -135,12 +138,18 @@ def answer_of(plan: str, found: Incoming, commit: str | None) -> PlanMerged:
         branch=found.branch,
         into=found.into or None,
         commit=commit,
-        commits=tuple(
-            BroughtCommit(commit=one.commit, task=one.task or None, subject=readable(one.subject))
-            for one in found.commits
-        ),
+        commits=told_commits(found.commits),
         files=tuple(BroughtFile(change=change, path=in_words(path)) for change, path in found.files),
         conflicts=tuple(map(in_words, found.conflicts)),
+        tip=found.tip,
+        onto=found.onto,
+    )
+
+
+def told_commits(found: tuple[Brought, ...]) -> tuple[BroughtCommit, ...]:
+    return tuple(
+        BroughtCommit(commit=one.commit, task=one.task or None, subject=readable(one.subject))
+        for one in found
     )
 
 
@@ -178,7 +187,9 @@ def merge(git: UserGit, found: Incoming, message: str) -> str:
             "move it elsewhere, then again",
         )
     words = ("--no-ff", "--no-squash", "--no-commit", "--no-autostash", "--quiet", "-m", message)
-    done = git.ask("merge", *words, _other(git, found))
+    other = _other(git, found)
+    _refuse_moved(git, found)
+    done = git.ask("merge", *words, other)
     if not git.commit_of("MERGE_HEAD"):
         raise _refused(text_of(done.stderr))
     if found.plan is not None:
@@ -246,6 +257,18 @@ def _refuse_under_way(git: UserGit) -> None:
             f"a {what} is under way in {git.folder}; nothing was changed",
             f"finish it, or undo it: git {what} --abort",
         )
+
+
+def _refuse_moved(git: UserGit, found: Incoming) -> None:
+    """Raises PreconditionFailed where something else is checked out than was looked at."""
+    into, onto = git.branch(), git.commit_of("HEAD")
+    if into != found.into:
+        now = f"{called(into)} is checked out by now, and not {called(found.into)}"
+    elif onto != found.onto:
+        now = f"{called(into)} is at {onto[:SHORT]} by now"
+    else:
+        return
+    raise PreconditionFailed(f"{now}; nothing was changed", "the same once more")
 
 
 def _refused(words: str) -> Conflict:

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from muster.app.plan_merge import Incoming, answer_of, look, message_of, named
 from muster.app.pull_requests import authors_of
+from muster.app.seen_work import refuse_unseen
 from muster.app.shared_git import SharedGit
 from muster.app.works import of_attempt, of_plan
 from muster.config.project import Project
@@ -18,8 +19,8 @@ from muster.hosts.detached_call import detached_call
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, Unavailable
 from muster.model.refs import refs_of_plan, refs_of_task
-from muster.model.works import PlanMerged, PullOpened
-from muster.ports.works import PullKnown, WorkChange
+from muster.model.works import PlanMerged, PullOpened, PullProposed
+from muster.ports.works import PullKnown, WorkChange, WorkSeen
 from muster.worker.git import GitFailed
 from muster.worker.git_mirror import TRIES_MAX, GitMirror
 
@@ -54,32 +55,42 @@ class SharedWorks:
     async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:  # noqa: ARG002
         def look_at(mirror: GitMirror) -> PlanMerged:
             with mirror.lock:
-                found, _ = _incoming(mirror, plan)
-                return answer_of(plan, found, None)
+                return answer_of(plan, _incoming(mirror, plan), None)
 
         return await detached_call(look_at, await self._git.mirror())
 
-    async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:  # noqa: ARG002
-        return await detached_call(_merge, await self._git.mirror(), plan)
+    async def merge(
+        self,
+        plan: str,
+        source: str | None,  # noqa: ARG002
+        done: Collection[str],  # noqa: ARG002
+        seen: WorkSeen,
+    ) -> PlanMerged:
+        return await detached_call(_merge, await self._git.mirror(), plan, seen)
 
-    async def refuse_unpushed(self) -> None:
-        """It is at a remote already."""
+    async def proposed(self, ref: str) -> PullProposed:
+        from muster.app.shared_proposals import proposed  # only for those who open one
 
-    async def pull_request(self, ref: str) -> PullOpened:
-        from muster.app.shared_proposals import propose  # only for those who open one
+        return await detached_call(proposed, await self._git.mirror(), self._project, ref)
 
-        return await detached_call(propose, await self._git.mirror(), self._project, ref)
+    async def pull_request(self, ref: str, seen: WorkSeen) -> PullOpened:
+        from muster.app.shared_proposals import propose
+
+        return await detached_call(propose, await self._git.mirror(), self._project, ref, seen)
 
     async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:  # noqa: ARG002
         """None: what one server has opened is kept by the forge alone."""
         return None
 
 
-def _merge(mirror: GitMirror, plan: str) -> PlanMerged:
+def _merge(mirror: GitMirror, plan: str, seen: WorkSeen) -> PlanMerged:
     """Raises NotFound, Conflict, Unavailable."""
+    git = UserGit(mirror.repository.top)
     with mirror.lock:
         for _ in range(TRIES_MAX):
-            found, seen = _incoming(mirror, plan)
+            found = _incoming(mirror, plan)
+            now = WorkSeen(found.tip, found.into, found.onto)
+            refuse_unseen(git, seen, now, found.branch, f"muster plan show {plan}")
             if not found.commits:
                 return answer_of(plan, found, None)
             if found.conflicts:
@@ -87,23 +98,23 @@ def _merge(mirror: GitMirror, plan: str) -> PlanMerged:
                     f"there would be conflicts in {named(found.conflicts)}; nothing was changed",
                     f"in a clone of the repository: git fetch origin && git merge origin/{found.branch}",
                 )
-            tree = mirror.repository.run("merge-tree", "--write-tree", "--no-messages", seen, found.tip)
-            parents = ("-p", seen, "-p", found.tip)
+            tree = mirror.repository.run("merge-tree", "--write-tree", "--no-messages", found.onto, found.tip)
+            parents = ("-p", found.onto, "-p", found.tip)
             made = mirror.repository.run("commit-tree", tree, *parents, "-m", message_of(plan, found))
             try:
-                if mirror.push({f"{_HEADS}{found.into}": (seen, made)}):
+                if mirror.push({f"{_HEADS}{found.into}": (found.onto, made)}):
                     return answer_of(plan, found, made)
             except GitFailed as error:
                 raise Conflict(f"{error.message}; nothing was changed", error.hint) from error
     raise Unavailable(f"branch {found.into} of {mirror.shown} moves all the time", "try again")
 
 
-def _incoming(mirror: GitMirror, plan: str) -> tuple[Incoming, str]:
-    """What a merge into the branch that the remote begins with would bring, and where that stands.
+def _incoming(mirror: GitMirror, plan: str) -> Incoming:
+    """What a merge into the branch that the remote begins with would bring.
 
     The plan's file is nobody's here, so git merges it as any other.  Raises NotFound, Unavailable.
     """
     into = mirror.first_branch()
     refs = mirror.fetch(f"{_HEADS}{into}", *refs_of_plan(plan))
     found = look(UserGit(mirror.repository.top), plan, None, frozenset())
-    return replace(found, into=into), refs[f"{_HEADS}{into}"]
+    return replace(found, into=into, onto=refs[f"{_HEADS}{into}"])

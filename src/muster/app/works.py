@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from muster.app.plan_merge import answer_of, look, merge, message_of, named, repository_git
-from muster.app.pull_request_push import remote_of
 from muster.app.pull_requests import authors_of, records
+from muster.app.seen_work import refuse_unseen
 from muster.client.api import Api
 from muster.client.http import Connection
 from muster.config.project import Project
@@ -15,9 +17,12 @@ from muster.hosts.detached_call import detached_call
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, NotFound
 from muster.model.refs import attempt_refs, kept_refs, plan_branch
-from muster.model.works import PlanMerged, PullOpened
-from muster.ports.works import PullKnown, WorkChange
+from muster.model.works import PlanMerged, PullOpened, PullProposed
+from muster.ports.works import PullKnown, WorkChange, WorkSeen
 from muster.worker.git import Repository
+
+if TYPE_CHECKING:
+    from muster.app.pull_request_opening import Opening
 
 PATCH_BYTES_MAX = 2 << 20
 LISTING_BYTES_MAX = 1 << 20
@@ -44,15 +49,21 @@ class LocalWorks:
         return [ref for ref in found if ref]
 
     async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
-        return await detached_call(self._merge, plan, source, frozenset(done), True)
+        return await detached_call(self._coming, plan, source, frozenset(done))
 
-    async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
-        return await detached_call(self._merge, plan, source, frozenset(done), False)
+    async def merge(self, plan: str, source: str | None, done: Collection[str], seen: WorkSeen) -> PlanMerged:
+        return await detached_call(self._merge, plan, source, frozenset(done), seen)
 
-    def _merge(self, plan: str, source: str | None, done: frozenset[str], dry: bool) -> PlanMerged:
+    def _coming(self, plan: str, source: str | None, done: frozenset[str]) -> PlanMerged:
+        found = look(repository_git(self._project.root), plan, self._file(source), done)
+        return answer_of(plan, found, None)
+
+    def _merge(self, plan: str, source: str | None, done: frozenset[str], seen: WorkSeen) -> PlanMerged:
         git = repository_git(self._project.root)
         found = look(git, plan, self._file(source), done)
-        if dry or not found.commits:
+        now, hint = WorkSeen(found.tip, found.into, found.onto), f"muster plan merge {plan} --dry-run"
+        refuse_unseen(git, seen, now, found.branch, hint)
+        if not found.commits:
             return answer_of(plan, found, None)
         if found.conflicts:  # whoever asks is not at the folder, where the rest would have to be done
             raise Conflict(
@@ -64,24 +75,26 @@ class LocalWorks:
     def _file(self, source: str | None) -> Path | None:
         return self._project.root / source if source else None
 
-    async def refuse_unpushed(self) -> None:
-        def look() -> None:
-            if not records(self._project):  # one of before names its own remote
-                remote_of(repository_git(self._project.root), "")
+    async def proposed(self, ref: str) -> PullProposed:
+        def look() -> PullProposed:
+            with self._opening() as opening:
+                return opening.proposed(ref)
 
-        await detached_call(look)
+        return await detached_call(look)
 
-    async def pull_request(self, ref: str) -> PullOpened:
-        return await detached_call(self._pull_request, ref)
+    async def pull_request(self, ref: str, seen: WorkSeen) -> PullOpened:
+        return await detached_call(self._pull_request, ref, seen)
 
-    def _pull_request(self, ref: str) -> PullOpened:
+    @contextmanager
+    def _opening(self) -> Iterator[Opening]:
         from muster.app.pull_request_opening import Opening  # only for those who open one
 
-        api = Api(Connection(self._project.socket))
-        try:
-            opened = Opening(api, self._project).open(ref)
-        finally:
-            api.close()
+        with closing(Api(Connection(self._project.socket))) as api:
+            yield Opening(api, self._project)
+
+    def _pull_request(self, ref: str, seen: WorkSeen) -> PullOpened:
+        with self._opening() as opening:
+            opened = opening.open(ref, seen=seen)
         record = opened.record
         return PullOpened(
             ref=record.ref,

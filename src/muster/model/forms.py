@@ -140,6 +140,10 @@ RAISE_BUDGET = Action(
 """Of a plan or a task, where `budget` is one of its actions."""
 SEEN_EVENT = "seenEvent"
 """As the cancel of a plan calls the newest event that was seen of it."""
+SEEN_MERGE = ("seenTip", "seenInto", "seenOnto")
+"""Likewise its merge, of what would come and where to ..."""
+SEEN_PULL = ("seenTip", "seenBase")
+"""... and its pull request."""
 
 POOL_ACTIONS = {"open": Action("Try it again", enough=Enough.KEY)}
 """Of a provider that a person has seen to."""
@@ -153,6 +157,11 @@ def body_of_form(action: Action, fields: Mapping[str, str]) -> Json:
         if value:
             body[field.name] = value == "true" if field.flag else value
     return body
+
+
+def seen_of_merge(coming: Json) -> Json:
+    """What was shown, as the merge wants to know it."""
+    return dict(zip(SEEN_MERGE, (coming["tip"], coming["into"] or "", coming["onto"]), strict=True))
 
 
 def tag_seen(action: str, task: Json) -> str:

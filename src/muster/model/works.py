@@ -43,6 +43,24 @@ class PlanMerged(Answer, frozen=True, kw_only=True):
     files: tuple[BroughtFile, ...]
     conflicts: tuple[str, ...]
     """Files that a person would have to merge by hand."""
+    tip: str
+    """The commit where the plan's branch is."""
+    onto: str
+    """The commit where the branch is that it goes into."""
+
+
+class PullProposed(Answer, frozen=True, kw_only=True):
+    """What a pull request of a plan's or a task's branch would be of."""
+
+    ref: str
+    """Its plan, or `plan/key` of its one task."""
+    branch: str
+    tip: str
+    """The commit that would be pushed."""
+    remote: str
+    base: str
+    commits: tuple[BroughtCommit, ...]
+    """Those that the base has not, as far as is known here."""
 
 
 class PullOpened(Answer, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Protocol
 
-from muster.model.works import PlanMerged, PullOpened
+from muster.model.works import PlanMerged, PullOpened, PullProposed
 
 
 class WorkChange(NamedTuple):
@@ -17,6 +17,17 @@ class WorkChange(NamedTuple):
     patch: bytes
     whole: bool
     """False: the patch is longer than this."""
+
+
+class WorkSeen(NamedTuple):
+    """What somebody has been shown who wants it to go on; of None it does not matter what it is by now."""
+
+    tip: str | None
+    """The commit where the branch was."""
+    into: str | None
+    """The branch that it was to go into; empty: none was checked out."""
+    onto: str | None = None
+    """The commit where that was; it may have gone forward since."""
 
 
 class PullKnown(NamedTuple):
@@ -42,16 +53,19 @@ class Works(Protocol):
     async def coming(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
         """What `merge` would bring.  `source` is the plan's file, `done` the boxes that are completed."""
 
-    async def merge(self, plan: str, source: str | None, done: Collection[str]) -> PlanMerged:
+    async def merge(self, plan: str, source: str | None, done: Collection[str], seen: WorkSeen) -> PlanMerged:
         """Into the branch that is checked out, or that the repository of several servers begins with.
 
-        Raises Conflict where that is not possible without a person."""
+        Raises Conflict where that is not possible without a person, and PreconditionFailed where it is other
+        work, or another branch, than was `seen`."""
 
-    async def refuse_unpushed(self) -> None:
-        """Raises NotFound where nothing can be pushed, since there is no remote."""
+    async def proposed(self, ref: str) -> PullProposed:
+        """What `pull_request` would push.  Raises NotFound and Conflict where it would push nothing."""
 
-    async def pull_request(self, ref: str) -> PullOpened:
-        """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date."""
+    async def pull_request(self, ref: str, seen: WorkSeen) -> PullOpened:
+        """Pushes the branch of a plan or a task, and opens its pull request or brings it up to date.
+
+        Raises PreconditionFailed as `merge` does."""
 
     async def pull_known(self, ref: str, *, task: bool) -> PullKnown | None:
         """That of a plan, or of a `task` by its `plan/key`.  No forge is asked."""

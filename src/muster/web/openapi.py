@@ -40,7 +40,7 @@ _WHERE = {
     403: "the caller is known and may not do this; or it is a page of another site",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
-    412: "the task has changed since: `If-Match` does not fit; or the plan has, since `seenEvent`",
+    412: "the task has changed since: `If-Match` does not fit; or the plan or its work, since what `seen...` says",
     413: "the body is too large",
     415: "the body comes in an encoding, such as gzip, that is not read",
     422: "a field or a parameter is wrong: `errors` says which",
@@ -127,9 +127,10 @@ def _operation(method: str, route: Route, schemas: _Schemas) -> Json:
         statuses |= {404, 409}
     if method != "GET":
         statuses.add(413)
-    if "If-Match" in route.said.headers or "seen_event" in getattr(route.body, "__struct_fields__", ()):
+    fields = getattr(route.body, "__struct_fields__", ())
+    if "If-Match" in route.said.headers or any(name.startswith("seen_") for name in fields):
         statuses.add(412)
-    if path.endswith("/pull-request"):
+    if path.endswith("/pull-request") and method == "POST":
         statuses.add(502)
     if (body := route.body) is not None:
         statuses.add(415)

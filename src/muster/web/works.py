@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from muster.model import commands as c
 from muster.model.errors import MusterError, NotFound
+from muster.model.scalars import Text
 from muster.model.states import TaskStatus
 from muster.model.wording import task_name
-from muster.model.works import PlanMerged, PullOpened, WorkDiff
-from muster.ports.works import PullKnown, WorkChange, Works
+from muster.model.works import PlanMerged, PullOpened, PullProposed, WorkDiff
+from muster.ports.works import PullKnown, WorkChange, Works, WorkSeen
 from muster.web.backend import Backend
 from muster.web.holders import one_task
 from muster.web.http import ActorBody, Query
@@ -22,6 +23,26 @@ _PLAN = "/api/v1/plans/{plan}"
 class DiffQuery(Query, frozen=True, kw_only=True):
     attempt: c.Count | None = None
     """Its newest one, where none is named."""
+
+
+class MergeBody(ActorBody, frozen=True, kw_only=True):
+    """What is left out may be anything by now."""
+
+    seen_tip: Text | None = None
+    """The `tip` that was looked at: 412 where the plan's branch is elsewhere."""
+    seen_into: Text | None = None
+    """The branch that it was to go `into`, empty where none was checked out: 412 where that is another one."""
+    seen_onto: Text | None = None
+    """The commit that it was to go `onto`: 412 where its branch has that no longer."""
+
+
+class PullBody(ActorBody, frozen=True, kw_only=True):
+    """What is left out may be anything by now."""
+
+    seen_tip: Text | None = None
+    """The `tip` that was looked at: 412 where something else would be pushed."""
+    seen_base: Text | None = None
+    """The `base` that it was to go into: 412 where that is another one."""
 
 
 def works_of(web: Backend) -> Works:
@@ -86,26 +107,42 @@ async def coming(web: Backend, plan: str) -> PlanMerged:
 
 
 @routes.post(f"{_PLAN}/merge")
-async def merge(web: Backend, plan: str, body: ActorBody) -> PlanMerged:  # noqa: ARG001 - only a person may
+async def merge(web: Backend, plan: str, body: MergeBody) -> PlanMerged:
     """Merges the plan's branch into the one that is checked out where the server runs, or that the repository of
     several servers begins with.
 
     Nothing is changed where there would be conflicts."""
     source, done = await _of_plan(web, plan)
-    return await works_of(web).merge(plan, source, done)
+    seen = WorkSeen(body.seen_tip, body.seen_into, body.seen_onto)
+    return await works_of(web).merge(plan, source, done, seen)
+
+
+@routes.get(f"{_PLAN}/pull-request")
+async def plan_proposed(web: Backend, plan: str) -> PullProposed:
+    """What a pull request of the plan's branch would be of.  Nothing is pushed, and no forge is asked."""
+    return await works_of(web).proposed((await web.queries.plan(plan)).plan.name)
 
 
 @routes.post(f"{_PLAN}/pull-request")
-async def plan_pull_request(web: Backend, plan: str, body: ActorBody) -> PullOpened:  # noqa: ARG001
+async def plan_pull_request(web: Backend, plan: str, body: PullBody) -> PullOpened:
     """Pushes the plan's branch, and opens its pull request or brings it up to date."""
-    return await works_of(web).pull_request((await web.queries.plan(plan)).plan.name)
+    name = (await web.queries.plan(plan)).plan.name
+    return await works_of(web).pull_request(name, WorkSeen(body.seen_tip, body.seen_base))
+
+
+@routes.get(f"{_TASK}/pull-request")
+async def task_proposed(web: Backend, task_id: int) -> PullProposed:
+    """What a pull request of one task's work would be of.  Nothing is pushed, and no forge is asked."""
+    task = await one_task(web, task_id)
+    return await works_of(web).proposed(task_name(task.plan, task.key))
 
 
 @routes.post(f"{_TASK}/pull-request")
-async def task_pull_request(web: Backend, task_id: int, body: ActorBody) -> PullOpened:  # noqa: ARG001
-    """The same with what one task has made."""
+async def task_pull_request(web: Backend, task_id: int, body: PullBody) -> PullOpened:
+    """Pushes what one task has made, and opens its pull request or brings it up to date."""
     task = await one_task(web, task_id)
-    return await works_of(web).pull_request(f"{task.plan}/{task.key}")
+    seen = WorkSeen(body.seen_tip, body.seen_base)
+    return await works_of(web).pull_request(task_name(task.plan, task.key), seen)
 
 
 async def _of_plan(web: Backend, plan: str) -> tuple[str | None, frozenset[str]]:

@@ -18,6 +18,7 @@ from muster.model.forms import (
     PLAN_ACTIONS,
     POOL_ACTIONS,
     SEEN_EVENT,
+    SEEN_MERGE,
     Action,
     Enough,
     FormField,
@@ -56,7 +57,8 @@ class Prompt(NamedTuple):
     @property
     def texts(self) -> Mapping[str, str]:
         """What was written in its fields."""
-        return {name: text for name, text in self.body.items() if isinstance(text, str) and text}
+        written = ((name, text) for name, text in self.body.items() if name not in SEEN_MERGE)
+        return {name: text for name, text in written if isinstance(text, str) and text}
 
 
 class Unsent:

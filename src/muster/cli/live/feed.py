@@ -305,6 +305,8 @@ class LiveFeed:
         if asked.action == COMING:
             self._coming = self._api.get(path_to(row, "merge"))
             return ""
+        if asked.action == "merge":
+            return self._merge(asked, ref)
         if asked.rows:
             return self._do_all(asked)
         if asked.action == "answer":
@@ -317,6 +319,15 @@ class LiveFeed:
             told = self._api.get(task_path(row["id"], "diff"), {"attempt": asked.work.of[1]})
             refuse_other_work(told["base"], told["head"], asked.work.seen)
         self._post(row, asked, tag)
+        return f"{ref}: {asked.label}: done"
+
+    def _merge(self, asked: Prompt, ref: str) -> str:
+        """Raises MusterError; where something else would come by now, that is asked for as well."""
+        try:
+            self._post(asked.row, asked, "")
+        except PreconditionFailed:
+            self._coming = self._api.get(path_to(asked.row, "merge"))
+            raise
         return f"{ref}: {asked.label}: done"
 
     def _post(self, row: Json, asked: Prompt, tag: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from muster.cli.live.dialog import Dialog, dialog_of
 from muster.cli.live.review import Review
 from muster.cli.output import ref_of, shell_word
-from muster.model.forms import FormField
+from muster.model.forms import FormField, seen_of_merge
 from muster.model.json_value import Json
 from muster.model.reviews import review_note
 from muster.model.wording import counted
@@ -35,8 +35,9 @@ def sending_back(action: str, row: Json, tag: str, review: Review | None) -> Dia
     )
 
 
-def merging(coming: Json, row: Json) -> Dialog | str:
-    """What is asked before a plan's branch is merged, or why there is nothing to ask."""
+def merging(coming: Json, row: Json, refused: str = "") -> Dialog | str:
+    """What is asked before a plan's branch is merged, or why there is nothing to ask; again, where that was
+    `refused`."""
     into, branch, name = coming["into"] or "your commit", coming["branch"], shell_word(row["key"])
     if not coming["commits"]:
         return f"there is nothing to merge: {into} has all of {branch}"
@@ -45,7 +46,8 @@ def merging(coming: Json, row: Json) -> Dialog | str:
     brought = f"{counted(len(coming['commits']), 'commit')}, {counted(len(coming['files']), 'file')}"
     told = [f"{one['commit'][:9]} {one['task'] or 'no task'}: {one['subject']}" for one in coming["commits"]]
     made = dialog_of("merge", row)
-    made.says = (f"{brought} from {branch} into {into}:", *told)
+    made.says = tuple(filter(None, (refused, f"{brought} from {branch} into {into}:", *told)))
+    made.body = lambda _: seen_of_merge(coming)
     return made
 
 

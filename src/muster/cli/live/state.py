@@ -112,7 +112,7 @@ class State:
         self._unsent.keep(news.undone)
         self._reviews.take_back(news.undone)
         if news.coming is not None:
-            self._ask_merge(news.coming)
+            self._ask_merge(news.coming, news.told)
         if news.again is not None and news.status is not None:
             self._ask_again(news.again, news.told)
         self.link, self.cut = news.link, news.cut
@@ -141,11 +141,11 @@ class State:
         wanted = self.reviewing
         return self._reviews.of(wanted) if wanted is not None and wanted[0] == self.chosen else None
 
-    def _ask_merge(self, coming: Json) -> None:
+    def _ask_merge(self, coming: Json, refused: str) -> None:
         """Unless its reader has gone on to something else."""
         row = self.chosen_row if self.chosen == f"plan {coming['plan']}" else None
         if self.dialog is None and row is not None:
-            asked = merging(coming, row)
+            asked = merging(coming, row, refused)
             self.message, self.dialog = (
                 (asked, None) if isinstance(asked, str) else ("", self._reviews.warned(asked))
             )

@@ -13,10 +13,12 @@ from muster.model.forms import (
     PLAN_ACTIONS,
     RAISE_BUDGET,
     SEEN_EVENT,
+    SEEN_MERGE,
     Action,
     body_of_form,
     open_tasks,
     possible_for_plan,
+    seen_of_merge,
 )
 from muster.model.items import EPIC, FEATURE, TASK
 from muster.model.json_value import Json
@@ -184,7 +186,7 @@ async def _form(
         wanted=wanted,
         coming=coming,
         ends=open_tasks(progress["plan"]),
-        seen=seen,
+        seen={"seen": seen} if action == "cancel" else seen_of_merge(coming) if coming else {},
         changed=changed,
         values={field.name: (old or {}).get(field.name, "") for field in wanted.fields},
     )
@@ -197,7 +199,11 @@ async def act(web: Backend, request: Request, plan: str, action: str) -> Reply:
     await web.queries.plan(plan)
     wanted = _known(action)
     here = f"/plans/{quote(plan, safe='')}"
-    seen = {SEEN_EVENT: _number(fields.get("seen", ""))} if action == "cancel" else {}
+    seen: Json = {}
+    if action == "cancel":
+        seen = {SEEN_EVENT: _number(fields.get("seen", ""))}
+    elif action == "merge":
+        seen = {name: fields.get(name, "") for name in SEEN_MERGE}
     reply = await ask_api(request, f"/api/v1{here}/{action}", body_of_form(wanted, fields) | seen)
     if reply.status == 412 and seen:
         return await _form(web, request, plan, action, fields, changed=problem_of(reply)["detail"])

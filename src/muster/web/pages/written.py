@@ -10,7 +10,7 @@ import re
 from typing import NamedTuple
 
 from muster.model.errors import BadInput, Forbidden
-from muster.model.forms import PLAN_ACTIONS, TASK_ACTIONS
+from muster.model.forms import PLAN_ACTIONS, SEEN_MERGE, SEEN_PULL, TASK_ACTIONS
 from muster.web.http import SMALL_BYTES_MAX, Request
 from muster.web.open_paths import ENTER
 from muster.web.visits import fields_of, refuse_other_sites
@@ -19,6 +19,8 @@ NOT_TYPED = frozenset(
     {
         *("csrf", "back", "seq", "seen", "once", "asked", "head", "id", "ids", "do", "at", "to", "theme"),
         *("allow", "always", "fresh", "role"),
+        *SEEN_MERGE,
+        *SEEN_PULL,
     }
 )
 """Fields that are not seen, or that are chosen."""
