@@ -68,7 +68,7 @@ def test_work_goes_back_without_scripts(far: FarOwner, repo: Repo, let_in: Let) 
     expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
     page.get_by_label("Of all of it").fill("Nearly")
     page.get_by_role("button", name="Send back").click()
-    expect(page.get_by_role("status").filter(has_text="Retry: done.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Send back: done.")).to_be_visible()
     note = far.claim("again")["tests"].note
     assert "Nearly" in note and "new.py:1: x = 1\nSpaces, please" in note
 
@@ -87,7 +87,7 @@ def test_back_leads_to_what_was_written(far: FarOwner, repo: Repo, let_in: Let, 
     page.go_back()
     expect(page.get_by_label("Comment on new.py:1")).to_have_value("Spaces, please")
     page.get_by_role("button", name="Send back").click()
-    expect(page.get_by_role("status").filter(has_text="Retry: done.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Send back: done.")).to_be_visible()
     assert "Spaces, please" in far.claim("again")["tests"].note
 
 
@@ -107,7 +107,7 @@ def test_a_review_outlives_the_session(far: FarOwner, repo: Repo, let_in: Let) -
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(page.locator("#link")).to_have_text("")
     page.get_by_role("button", name="Send back").click()
-    expect(page.get_by_role("status").filter(has_text="Retry: done.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Send back: done.")).to_be_visible()
     assert "Spaces, please" in far.claim("again")["tests"].note
 
 

@@ -70,7 +70,8 @@ def test_work_to_be_reviewed_is_sent_back_with_a_note(site: Site, reader: Reader
     asked = reader.get(link[1])
     assert "Send back: <" not in asked.text and "A note for its agent" in asked.text
     assert statuses(site)["a"] == "PAUSED"
-    reader.send(asked.form("Send back"), note="half-even, please")
+    after = reader.send(asked.form("Send back"), note="half-even, please")
+    assert "Send back: done." in after.text, "the word of the button"
     (job,) = site.started("again")
     assert job["note"] == "half-even, please"
     assert moved(reader, number, "waiting").status == 409

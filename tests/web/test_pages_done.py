@@ -44,6 +44,22 @@ def test_an_address_that_was_sent_says_nothing(site: Site, reader: Reader, path:
     assert ": done." not in stranger.get(f"{here}{join}done={ticket}").text
 
 
+@pytest.mark.parametrize("page", ["/tasks/{}", "/inbox", "/", "/tasks?view=board"])
+@pytest.mark.parametrize(("allow", "label"), [("true", "Allow"), ("false", "Deny")])
+def test_what_was_done_is_said_in_the_word_of_its_button(
+    site: Site, reader: Reader, page: str, allow: str, label: str
+) -> None:
+    number = site.enqueue("a")["a"]
+    site.register(slots=9)
+    (job,) = site.started("first")
+    site.post("/worker/v1/park", site.of(job) | {"question": "May I?", "wish": "Bash: make"})
+    here = page.format(number)
+    shown = reader.get(here if "board" not in page else f"/tasks/{number}")
+    form = next(form for form in shown.forms if form.action.endswith("/answer"))
+    after = reader.send(form, allow=allow, back=here)
+    assert after.status == 200 and f"{label}: done." in after.text and "Answer: done." not in after.text
+
+
 def test_what_was_done_is_said_with_when_and_not_for_ever(
     site: Site, reader: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:

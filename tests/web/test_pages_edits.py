@@ -31,7 +31,7 @@ def test_the_order_of_a_plan_is_changed(site: Site, reader: Reader) -> None:
     form = reader.get(f"/tasks/{number}/edit").form("Change it")
     given = {"title": "Do <b>", "priority": "9", "sortKey": "3", "dependsOn": "c, a", "description": "So"}
     after = reader.send(form, **given)
-    assert after.path == f"/tasks/{number}?done=edit" and "Edit: done." in after.text
+    assert after.path == f"/tasks/{number}?done=edit" and "Change it: done." in after.text
     task = told(site, number)
     assert (task["title"], task["priority"], task["sortKey"], task["description"]) == ("Do <b>", 9, 3, "So")
     assert "waits for a" in task["why"] and "c" in task["why"]

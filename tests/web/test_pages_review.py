@@ -85,7 +85,7 @@ def test_comments_on_lines_are_the_note_of_the_next_attempt(far: FarOwner, repo:
     assert "No romans, please" in twice.text and "a line that is gone" in twice.text
     held["text.0-6"] = "Why was it\nwrong?"
     after = reader.send(form, do="back", words="Nearly.", **held)
-    assert after.path == f"/tasks/{number}?done=retry"
+    assert after.path == f"/tasks/{number}?done=send-back" and "Send back: done." in after.text
     assert far.tasks()["tests"].status == "PENDING"
     assert note_of(far, "tests").split("\n") == [
         "Your work was looked at (attempt 1).",
@@ -127,7 +127,8 @@ def test_work_that_waits_for_a_person_is_approved(far: FarOwner, repo: Repo) -> 
         kept = reader.send(form, do="accept", **more)
         assert "nothing was accepted" in kept.text and next(iter(more.values())) in kept.text
         assert far.tasks()["api"].status == "PAUSED"
-    assert reader.send(form, do="accept").path == f"/tasks/{number}?done=accept"
+    after = reader.send(form, do="accept")
+    assert after.path == f"/tasks/{number}?done=approve" and "Approve: done." in after.text
     task = far.tasks()["api"]
     assert (task.status, "accept" in task.actions) == ("PENDING", False)
 

@@ -111,6 +111,22 @@ def task_action(name: str, task: Json) -> Action:
     return found
 
 
+TASK_BUTTONS = TASK_ACTIONS | {
+    "send-back": _SEND_BACK,
+    "approve": Action("Approve"),
+    "allow": Action("Allow"),
+    "deny": Action("Deny"),
+}
+"""What has been pressed: actions, and buttons of theirs that are called something else."""
+
+
+def task_button(name: str, task: Json, fields: Mapping[str, str]) -> str:
+    """The one of TASK_BUTTONS that asks for this action with such a task, in a form with these fields."""
+    if name == "answer" and task["wish"]:
+        return "allow" if fields.get("allow") == "true" else "deny"
+    return "send-back" if task_action(name, task) is _SEND_BACK else name
+
+
 def action_for_all(name: str, tasks: Iterable[Json]) -> Action:
     """As it is for all of these: it warns of what it would warn of for one of them.  Raises KeyError."""
     found = TASK_ACTIONS[name]

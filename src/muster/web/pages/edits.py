@@ -32,6 +32,8 @@ EDIT = Action(
         FormField("dependsOn", "After (names of tasks of its plan, with commas between them)"),
     ),
 )
+CHANGE = Action("Change it")
+"""What its button does."""
 SEEN = "seen"
 _NUMBERS = frozenset({"priority", "sortKey"})
 
@@ -103,6 +105,7 @@ async def _form(
         status=refused.status if refused else 200,
         task=json_of(task),
         fields=EDIT.fields,
+        button=CHANGE.label,
         now=now | typed,
         others={name: now[name] for name in typed if seen.get(name) != digest(_plain(now[name]))},
         seen=_seen(now),

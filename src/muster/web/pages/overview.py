@@ -7,7 +7,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from muster.model.errors import Ambiguous, NotFound
-from muster.model.forms import TASK_ACTIONS
+from muster.model.forms import TASK_ACTIONS, TASK_BUTTONS
 from muster.model.kinds import SOUGHT_CHARS_MAX
 from muster.model.states import HELD
 from muster.model.views import TaskFilter, TaskView
@@ -52,6 +52,7 @@ async def overview(web: Backend, request: Request, query: DoneQuery) -> Reply:
         needs=await needs_of(web, most=FIRST_NEEDS),
         at_work=json_of(at_work),
         task_actions=TASK_ACTIONS,
+        done_actions=TASK_BUTTONS,
     )
 
 
@@ -69,6 +70,7 @@ async def inbox(web: Backend, request: Request, query: InboxPageQuery) -> Reply:
         needs=await needs_of(web, query.plan, most=NEEDS_MAX),
         plan=query.plan,
         task_actions=TASK_ACTIONS,
+        done_actions=TASK_BUTTONS,
     )
 
 

@@ -100,10 +100,10 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         refuse_other_work(change.base, change.head, fields.get("head", ""))
         if do == "accept":
             refuse_unsent(draft.unsent, "send it back, or empty its boxes and approve")
-            action, body = do, {}
+            action, body, button = do, {}, "approve"
         else:
             note = review_note(f"attempt {epoch}", draft.words, _remarks(await _files(change), draft))
-            action, body = _way_back(await one_task(web, task_id)), {"note": note}
+            action, body, button = _way_back(await one_task(web, task_id)), {"note": note}, "send-back"
         path = f"/api/v1/agent-tasks/{task_id}/{action}"
         reply = await ask_api(request, path, body, if_match=fields.get(SEQ, ""))
     except MusterError as error:
@@ -112,7 +112,7 @@ async def judge_task(web: Backend, request: Request, task_id: int, query: Review
         return await _task_page(
             web, request, task_id, query, draft=draft, first=first, problem=problem_of(reply)
         )
-    return back_to({}, f"/tasks/{task_id}", done_word(request, action))
+    return back_to({}, f"/tasks/{task_id}", done_word(request, button))
 
 
 @routes.get("/plans/{plan}/review")

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from muster.model.errors import Conflict, MusterError, NotFound
-from muster.model.forms import BULK, TASK_ACTIONS, Action, body_of_form, other_question, task_action
+from muster.model.forms import (
+    BULK,
+    TASK_ACTIONS,
+    Action,
+    body_of_form,
+    other_question,
+    task_action,
+    task_button,
+)
 from muster.model.json_value import Json
 from muster.model.views import TaskView
 from muster.model.wording import task_name
@@ -40,11 +48,14 @@ async def confirm(web: Backend, request: Request, task_id: int, action: str) -> 
 @routes.post("/tasks/{task_id:id}/{action}")
 async def act(web: Backend, request: Request, task_id: int, action: str) -> Reply:
     """Does it, and shows the page again."""
+    from muster.web.pages.render import json_of
+
     fields = posted(request)
     wanted = _known(action)
     path = f"/api/v1/agent-tasks/{task_id}/{action}"
     try:
-        _refuse_other_question(await one_task(web, task_id), fields.get("asked", ""))
+        task = await one_task(web, task_id)
+        _refuse_other_question(task, fields.get("asked", ""))
         reply = await ask_api(request, path, body_of_form(wanted, fields), if_match=fields.get(SEQ, ""))
     except MusterError as error:
         reply = error_reply(error)
@@ -52,7 +63,8 @@ async def act(web: Backend, request: Request, task_id: int, action: str) -> Repl
         return await _form(web, request, task_id, action, refused=reply, fields=fields)
     if reply.status >= 400:
         return reply
-    return back_to(fields, f"/tasks/{task_id}", done_word(request, action))
+    button = task_button(action, json_of(task), fields)
+    return back_to(fields, f"/tasks/{task_id}", done_word(request, button))
 
 
 async def _form(

@@ -15,7 +15,7 @@ from muster.engine.task_pages import page_of
 from muster.model import commands as c
 from muster.model import patterns
 from muster.model.errors import BadInput, NotFound
-from muster.model.forms import RAISE_BUDGET, TASK_ACTIONS
+from muster.model.forms import RAISE_BUDGET, TASK_ACTIONS, TASK_BUTTONS
 from muster.model.json_value import Json
 from muster.model.shown import COUNT_ORDER, COUNT_WORDS
 from muster.model.states import FINAL, TaskStatus
@@ -128,6 +128,7 @@ async def table(web: Backend, request: Request, query: TablePageQuery) -> Reply:
         rows_max=ROWS_MAX,
         bulk=[] if ignored else offered(tasks),
         task_actions=TASK_ACTIONS,
+        done_actions=TASK_BUTTONS,
     )
 
 
@@ -248,7 +249,7 @@ def _pairs_of(query: TablePageQuery) -> list[tuple[str, object]]:
 @routes.get("/tasks/{task_id:id}")
 async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuery) -> Reply:
     """All of one task, and what may be done with it now."""
-    from muster.web.pages.edits import EDIT
+    from muster.web.pages.edits import CHANGE
     from muster.web.pages.render import json_of, page
     from muster.web.pages.timeline import WIDTH, bars
 
@@ -271,7 +272,7 @@ async def task(web: Backend, request: Request, task_id: int, query: TaskPageQuer
         checkpoint=await _checkpoint(web, task_id),
         artifacts=json_of(await artifacts(web, task_id)),
         task_actions=TASK_ACTIONS,
-        done_actions=TASK_ACTIONS | {"edit": EDIT, "task-budget": RAISE_BUDGET},
+        done_actions=TASK_BUTTONS | {"edit": CHANGE, "task-budget": RAISE_BUDGET},
         work=web.owner.works is not None and attempt is not None,
         pull=await pull_known(web, found.task.plan, found.task.key),
     )
