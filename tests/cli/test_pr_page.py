@@ -79,19 +79,23 @@ def of_api(far: FarOwner, method: str, path: str, **body: str) -> Shown:
     return Reader(int(far.url.rpartition(":")[2])).ask(method, path, data, Authorization=f"Bearer {SECRET}")
 
 
+def done(far: FarOwner, repo: Repo) -> int:
+    """The number of a task that is completed, with its work: a request of its own is of such a one."""
+    repo.leave("billing", "model", 1, {"kept.py": "x = 1\n"})
+    return int(far.tasks()["model"].id)
+
+
 def pushed(repo: Repo, tmp_path: Path) -> str:
     return repo.git("--git-dir", str(tmp_path / "remote.git"), "branch", "--list", "muster/*")
 
 
 def test_the_page_names_what_is_pushed_and_where_to(far: FarOwner, repo: Repo) -> None:
-    number = far.tasks()["tests"].id
-    repo.leave("billing", "tests", 1, {"kept.py": "x = 1\n"})
-    reader = signed_in(far)
+    number, reader = done(far, repo), signed_in(far)
     shown = reader.get("/plans/billing/pull-request").text
     assert "1 commit of <code>muster/plan/billing</code>" in shown and "billing/model: model" in shown
     assert "proposed to <code>main</code> of <code>origin</code>" in shown
     shown = reader.get(f"/tasks/{number}/pull-request").text
-    assert "1 commit of <code>muster/task/billing/tests</code>" in shown and "billing/tests: tests" in shown
+    assert "1 commit of <code>muster/task/billing/model</code>" in shown and "billing/model: model" in shown
     repo.git("switch", "-q", "--detach")
     shown = reader.get("/plans/billing/pull-request")
     assert shown.status == 200 and "you are on no branch" in shown.text and "Push it" not in shown.text
@@ -99,7 +103,12 @@ def test_the_page_names_what_is_pushed_and_where_to(far: FarOwner, repo: Repo) -
 
 def later_work(repo: Repo) -> None:
     repo.publish("billing", "tests", {"late.py": "z = 1\n"})
-    repo.leave("billing", "tests", 2, {"late.py": "z = 1\n"})
+    onto = repo.git("rev-parse", "refs/muster/billing/model/1")
+    repo.git(
+        "update-ref",
+        "refs/heads/muster/task/billing/model",
+        repo.commit({"late.py": "z = 1\n"}, "late", onto=onto),
+    )
 
 
 def another_base(repo: Repo) -> None:
@@ -117,9 +126,8 @@ def another_base(repo: Repo) -> None:
 def test_what_the_page_has_not_shown_is_not_pushed_from_it(
     far: FarOwner, repo: Repo, tmp_path: Path, change: Callable[[Repo], None], told: str, base: str, of: str
 ) -> None:
-    repo.leave("billing", "tests", 1, {"kept.py": "x = 1\n"})
-    reader = signed_in(far)
-    path = "/plans/billing" if of == "plan" else f"/tasks/{far.tasks()['tests'].id}"
+    number, reader = done(far, repo), signed_in(far)
+    path = "/plans/billing" if of == "plan" else f"/tasks/{number}"
     asked = reader.get(f"{path}/pull-request")
     change(repo)
     refused = reader.send(asked.form("Push it"))

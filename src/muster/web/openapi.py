@@ -40,7 +40,7 @@ _WHERE = {
     403: "the caller is known and may not do this; or it is a page of another site",
     404: "what is named is not there",
     409: "the task, plan or worker is in no state for this",
-    412: "the task has changed since: `If-Match` does not fit; or the plan or its work, since what `seen...` says",
+    412: "the task has changed since: `If-Match` does not fit; or the plan, or its work, since `seen...`",
     413: "the body is too large",
     415: "the body comes in an encoding, such as gzip, that is not read",
     422: "a field or a parameter is wrong: `errors` says which",
