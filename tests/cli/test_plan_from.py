@@ -343,7 +343,7 @@ def test_a_person_at_a_terminal_sees_what_it_does(empty, start):
         (("x", "--out", "no/where.md"), 2, "there is no folder no"),
         (("x", "--out", "sub", "--force"), 6, "sub is there already"),
         (("x", "--out", "-", "--add"), 2, "--out - prints the plan alone"),
-        (("x", "--timeout", "0"), 2, "is no time"),
+        (("x", "--timeout", "0"), 2, "'0' is not a number from 1 to"),
     ],
 )
 def test_what_is_wrong_is_said_before_anybody_is_asked(cli, empty, said, words, code, said_):

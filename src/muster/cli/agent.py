@@ -15,7 +15,7 @@ from muster.cli.values import number
 from muster.client.api import path_of
 from muster.config.project import Project
 from muster.config.settings import AgentConfig, Config
-from muster.model.errors import BadInput, MusterError, NotFound
+from muster.model.errors import MusterError, NotFound
 from muster.model.json_value import Json
 from muster.model.kinds import SECONDS_MAX
 from muster.model.numbers import NUMBER_MAX
@@ -234,8 +234,6 @@ def _test(args: argparse.Namespace) -> int:
     from muster.ports.agent import Failed
 
     refuse_unknown(args, lambda: (*_LOOKED, *_TRIED))
-    if args.timeout < 1:
-        raise BadInput(f"--timeout {args.timeout} is no time", "--timeout 120")
     agent, config, project = _agent(args)
     look = _look(agent, config, project)
     if look["problem"]:

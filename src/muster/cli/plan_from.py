@@ -41,8 +41,6 @@ _PATHS = (".md", ".json", ".txt", ".markdown")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.timeout < 1:
-        raise BadInput(f"--timeout {args.timeout} is no time", "--timeout 600")
     printed = args.out == STDIN
     if printed and (args.add or args.json):
         raise BadInput("--out - prints the plan alone", "leave out --add and --json, or --out")
