@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from muster.hosts.handed_on import handed_on
@@ -22,6 +24,8 @@ _OF_A_CALLER = frozenset(
 """What names another repository than that of the folder (`git rev-parse --local-env-vars`)."""
 _LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _SAID_MAX = 600
+_END_S = 2.0
+"""How long a git that is told to end may take for its locks."""
 
 
 class UserGit:
@@ -29,9 +33,17 @@ class UserGit:
         """`more` is added to its environment."""
         self.folder = folder
         self._more = dict(more or {})
+        self.running: subprocess.Popen[bytes] | None = None
+        """The git that was started last."""
 
-    def ask(self, *words: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        """Whatever its exit code; `given` is its standard input."""
+    def ask(
+        self, *words: str, given: bytes = b"", within_s: float | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Whatever its exit code; `given` is its standard input.
+
+        With `within_s` it is ended after so long, with all that it has started: then it has no terminal, so that
+        nobody can be asked for anything.
+        """
         env = {name: value for name, value in handed_on().items() if name not in _OF_A_CALLER}
         # Its words are read; and nobody can be asked for a password whose terminal shows no question.
         env |= {"LC_ALL": "C", "GIT_EDITOR": "true", **self._more}
@@ -39,11 +51,35 @@ class UserGit:
             env["GIT_TERMINAL_PROMPT"] = "0"
         asked = ["git", *words]
         try:
-            return subprocess.run(
-                asked, cwd=self.folder, env=env, input=given, capture_output=True, check=False
+            process = subprocess.Popen(
+                asked,
+                cwd=self.folder,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=within_s is not None,
             )
         except OSError as error:
             return subprocess.CompletedProcess(asked, 127, b"", f"git cannot be run: {error}".encode())
+        self.running = process
+        with process:
+            try:
+                out, err = process.communicate(given, within_s)
+            except subprocess.TimeoutExpired as error:
+                assert within_s is not None
+                end_session(process)
+                took = f"\ngit {words[0]} took more than {within_s:g} s, and was ended".encode()
+                return subprocess.CompletedProcess(
+                    asked, process.wait(), error.stdout or b"", (error.stderr or b"") + took
+                )
+            except BaseException:  # Ctrl-C: a git that is asked to end removes its locks first
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_END_S)
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(asked, process.returncode, out, err)
 
     def run(self, *words: str, given: bytes = b"") -> str:
         """What it printed.  Raises MusterError with its last words."""
@@ -62,6 +98,15 @@ class UserGit:
 
     def setting(self, name: str) -> str:
         return text_of(self.ask("config", "--get", name).stdout)
+
+
+def end_session(process: subprocess.Popen[bytes]) -> None:
+    """Ends a git that was given its time, and what it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
 
 
 def text_of(data: bytes) -> str:
