@@ -361,3 +361,18 @@ def test_where_there_is_no_remote_nothing_offers_to_push(far: FarOwner, repo: Re
     assert "this repository has no remote origin" in asked.text and "git remote add origin URL" in asked.text
     repo.git("remote", "add", "origin", "https://forge.example/ann/shop.git")
     assert "Push it" in reader.get("/plans/billing/pull-request").labels
+
+
+def test_a_merge_that_a_hook_refuses_is_undone(far: FarOwner, repo: Repo) -> None:
+    repo.publish("billing", "model", {"model.py": "x = 1\n"})
+    hook = far.root / ".git" / "hooks" / "pre-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\necho not on main >&2; exit 1\n")
+    hook.chmod(0o755)
+    reader = signed_in(far)
+    refused = reader.send(reader.get("/plans/billing/merge").form("Merge"))
+    assert refused.status == 409 and "could not be committed: not on main" in refused.text
+    assert "it was undone, nothing was changed" in refused.text
+    assert not (far.root / "model.py").exists() and not repo.git("status", "--porcelain")
+    hook.unlink()
+    assert reader.send(reader.get("/plans/billing/merge").form("Merge")).path.endswith("?done=merge")

@@ -267,7 +267,9 @@ class Owner:
             return None
         from muster.app.works import LocalWorks  # only for those who look at pages
 
-        return LocalWorks(repository, self._project)
+        works = LocalWorks(repository, self._project)
+        self._stack.callback(works.close)
+        return works
 
     async def change_key(self) -> None:
         self._keys.take_new_key()

@@ -6,17 +6,15 @@ Only the plan's own file is not left to git: Muster ticks it all the time, so it
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.app.plan_branch import no_branch
 from muster.app.plan_forms import PlanForm, form_of
-from muster.app.seen_work import SHORT, called
-from muster.hosts.git_head import under_way
 from muster.hosts.user_git import UserGit, said, text_of
-from muster.model.errors import BadPlan, Conflict, MusterError, NotFound, PreconditionFailed
+from muster.model.errors import BadPlan, Conflict, MusterError, NotFound
 from muster.model.file_names import in_words, readable
 from muster.model.refs import plan_branch
 from muster.model.works import BroughtCommit, BroughtFile, PlanMerged
@@ -24,10 +22,9 @@ from muster.plans.files import LocalPlanFiles
 from muster.plans.versions import alike
 from muster.worker.git import find_repository
 
-NAMED_MAX = 10
 TOLD_MAX = 50
 _REGULAR = ("100644", "100755")
-_LOCAL_CHANGES = "would be overwritten by merge"
+_NOBODY = {f"GIT_{who}_{what}": "muster" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
 class Brought(NamedTuple):
@@ -52,12 +49,12 @@ class Incoming:
     """(A, M or D, path)."""
     conflicts: tuple[str, ...]
     """Files that would be left for the person."""
-    plan: _PlanFile | None
+    plan: PlanFile | None
     """The plan's own file, where it has to be merged by its boxes."""
 
 
 @dataclass(frozen=True)
-class _PlanFile:
+class PlanFile:
     path: str
     """In the repository."""
     form: PlanForm
@@ -101,16 +98,13 @@ def look(git: UserGit, plan: str, file: Path | None, done: frozenset[str]) -> In
     branch = plan_branch(plan)
     tip, into, onto = git.commit_of(f"refs/heads/{branch}"), git.branch(), git.commit_of("HEAD")
     if not tip:
-        raise NotFound(
-            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
-            f"muster plan show {plan}",
-        )
+        raise no_branch(git, plan)
     if git.ask("merge-base", "--is-ancestor", tip, "HEAD").returncode == 0:
         return Incoming(branch, into, tip, onto, (), (), (), None)
     own = _plan_file(git, tip, file, done)
     found = Incoming(branch, into, tip, onto, brought(git, tip), _files(git, tip), (), own)
     names = git.ask(
-        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", _other(git, found)
+        "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", "HEAD", other_of(git, found)
     )
     conflicts = text_of(names.stdout).split("\0")[1:] if names.returncode == 1 else []
     if own is not None and merged(git, own, own.ours).conflict:
@@ -165,126 +159,7 @@ def _files(git: UserGit, tip: str) -> tuple[tuple[str, str], ...]:
     return tuple(zip(fields[::2], fields[1::2], strict=False))
 
 
-def merge(git: UserGit, found: Incoming, message: str) -> str:
-    """The merge commit, of both parents.
-
-    Raises Conflict: where git refuses, then nothing was changed; or where files are left for the person, then
-    the merge is under way.
-    """
-    _refuse_under_way(git)
-    if found.plan is not None and not found.plan.clean:
-        for ours in (found.plan.ours, found.plan.here):
-            if merged(git, found.plan, ours).conflict:
-                raise Conflict(
-                    f"the text of {found.plan.path} was changed on {found.branch} and in your folder, and yours "
-                    "is not committed; nothing was changed",
-                    f"git add {found.plan.path} && git commit, then again",
-                )
-    if lost := _ignored(git, found):
-        raise Conflict(
-            f"it would overwrite what you have not committed, and git ignores: {named(lost)}; "
-            "nothing was changed",
-            "move it elsewhere, then again",
-        )
-    words = ("--no-ff", "--no-squash", "--no-commit", "--no-autostash", "--quiet", "-m", message)
-    other = _other(git, found)
-    _refuse_moved(git, found)
-    done = git.ask("merge", *words, other)
-    if not git.commit_of("MERGE_HEAD"):
-        raise _refused(text_of(done.stderr))
-    if found.plan is not None:
-        try:
-            _settle(git, found, found.plan, conflicts=bool(_unmerged(git)))
-        except BaseException:
-            git.ask("merge", "--abort")
-            raise
-    if files := _unmerged(git):
-        raise Conflict(
-            f"there are conflicts in {named(files)}; the merge is under way, the rest of it is done",
-            "edit them, then: git add FILE && git commit; or undo it all: git merge --abort",
-        )
-    for step in (("hook", "run", "--ignore-missing", "pre-merge-commit"), ("commit", "--quiet", "--no-edit")):
-        done = git.ask(*step)
-        if done.returncode:
-            hint = "git commit; or undo it: git merge --abort"
-            raise Conflict(f"the merge is made and not committed: {said(done)}", hint)
-    git.ask("hook", "run", "--ignore-missing", "post-merge", "--", "0")
-    return git.commit_of("HEAD")
-
-
-def _ignored(git: UserGit, found: Incoming) -> list[str]:
-    """What lies where the merge would put a file, and git ignores: it would overwrite that without a word."""
-    tracked = set(git.run("ls-files", "-z").split("\0"))
-    there = {
-        os.fspath(place)
-        for change, path in found.files
-        if change != "D" and path not in tracked
-        for place in (Path(path), *Path(path).parents[:-1])
-        if os.path.lexists(git.folder / place)
-        and (
-            os.fspath(place) == path or not (git.folder / place).is_dir() or (git.folder / place).is_symlink()
-        )
-    }
-    if found.plan is not None:
-        there.discard(found.plan.path)
-    if not there:
-        return []
-    asked = ("ls-files", "-z", "--others", "--ignored", "--exclude-standard", "--")
-    listed = git.run(*asked, *(f":(literal){place}" for place in sorted(there)))
-    return list(filter(None, listed.split("\0")))
-
-
-def named(files: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(files) - NAMED_MAX} more" if len(files) > NAMED_MAX else ""
-    return ", ".join(map(in_words, files[:NAMED_MAX])) + more
-
-
-def _unmerged(git: UserGit) -> list[str]:
-    listed = git.run("diff", "--name-only", "--diff-filter=U", "-z").split("\0")
-    return list(filter(None, listed))
-
-
-def _refuse_under_way(git: UserGit) -> None:
-    lock = git.folder / git.run("rev-parse", "--git-path", "index.lock")
-    if lock.exists():  # git finds it after it has written files
-        raise Conflict(
-            f"git's index is locked: {lock}: File exists; another git is at work, or was killed; "
-            "nothing was changed",
-            f"if no git is at work: rm {shlex.quote(str(lock))}, then again",
-        )
-    if what := under_way(git.folder / git.run("rev-parse", "--git-dir")):
-        raise Conflict(
-            f"a {what} is under way in {git.folder}; nothing was changed",
-            f"finish it, or undo it: git {what} --abort",
-        )
-
-
-def _refuse_moved(git: UserGit, found: Incoming) -> None:
-    """Raises PreconditionFailed where something else is checked out than was looked at."""
-    into, onto = git.branch(), git.commit_of("HEAD")
-    if into != found.into:
-        now = f"{called(into)} is checked out by now, and not {called(found.into)}"
-    elif onto != found.onto:
-        now = f"{called(into)} is at {onto[:SHORT]} by now"
-    else:
-        return
-    raise PreconditionFailed(f"{now}; nothing was changed", "the same once more")
-
-
-def _refused(words: str) -> Conflict:
-    """In fewer words than git's."""
-    files = [line.strip() for line in words.splitlines() if line.startswith("\t")]
-    if files and _LOCAL_CHANGES in words:
-        return Conflict(
-            f"it would overwrite what you have not committed: {named(files)}; nothing was changed",
-            "commit it, or put it aside: git stash",
-        )
-    return Conflict(
-        f"git refuses to merge: {words.strip() or 'no reason'}; nothing was changed", "git status"
-    )
-
-
-def _plan_file(git: UserGit, tip: str, file: Path | None, done: frozenset[str]) -> _PlanFile | None:
+def _plan_file(git: UserGit, tip: str, file: Path | None, done: frozenset[str]) -> PlanFile | None:
     """None where git may merge it as any other file: it is not in here, or only one side has changed it."""
     if file is None or not file.is_file() or not file.resolve().is_relative_to(git.folder):
         return None
@@ -295,7 +170,7 @@ def _plan_file(git: UserGit, tip: str, file: Path | None, done: frozenset[str]) 
         return None
     form, kept = form_of(git, path), _blob(git, own[1]) if own else b""
     here = form.of_folder(file.read_bytes(), kept)
-    found = _PlanFile(
+    found = PlanFile(
         path=path,
         form=form,
         file=file,
@@ -335,7 +210,7 @@ class _Text(NamedTuple):
     """It holds markers."""
 
 
-def merged(git: UserGit, plan: _PlanFile, ours: bytes) -> _Text:
+def merged(git: UserGit, plan: PlanFile, ours: bytes) -> _Text:
     """The branch's version merged into `ours`.  Raises BadPlan where `ours` is no plan."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("yours", "base", "theirs")]
@@ -349,7 +224,17 @@ def merged(git: UserGit, plan: _PlanFile, ours: bytes) -> _Text:
     return _Text(done.stdout, done.returncode > 0)
 
 
-def _other(git: UserGit, found: Incoming) -> str:
+def three_way(git: UserGit, base: bytes, ours: bytes, theirs: bytes) -> bytes | None:
+    """None where they conflict."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, name) for name in ("ours", "base", "theirs")]
+        for file, data in zip(files, (ours, base, theirs), strict=True):
+            file.write_bytes(data)
+        done = git.ask("merge-file", "-p", *map(str, files))
+    return None if done.returncode else done.stdout
+
+
+def other_of(git: UserGit, found: Incoming) -> str:
     """What git is to merge: the branch's tip, or a commit on it in which the plan's file is as ours.
 
     So git neither touches that file nor refuses because Muster has ticked it.
@@ -367,7 +252,15 @@ def _other(git: UserGit, found: Incoming) -> str:
         else:
             own.run(*index, "update-index", "--force-remove", "--", plan.path)
         tree = own.run(*index, "write-tree")
-    return git.run("commit-tree", tree, "-p", found.tip, "-m", f"{plan.path} as it was")
+    # Beside the tip, not above it: a merge that is cut off before the plan's file is in it, and committed by
+    # hand, has not merged the tip.  Nobody's name has to be known for it.
+    above = [
+        word for parent in git.run("log", "-1", "--format=%P", found.tip).split() for word in ("-p", parent)
+    ]
+    own = UserGit(git.folder, _NOBODY)
+    return own.run(
+        "commit-tree", tree, *above, "-m", f"{found.branch}, without {plan.path}, for {found.onto}"
+    )
 
 
 def _entry_name(git: UserGit, path: str) -> str:
@@ -376,23 +269,43 @@ def _entry_name(git: UserGit, path: str) -> str:
     return entry[1]
 
 
-def _settle(git: UserGit, found: Incoming, plan: _PlanFile, *, conflicts: bool) -> None:
+@dataclass
+class Settled:
+    """What became of the plan's file in the folder."""
+
+    seen: bytes = b""
+    known: bytes = b""
+    """As `PlanFile.here`, of what was seen."""
+    left: bytes | None = None
+    """None: not written yet."""
+
+
+def settle(git: UserGit, found: Incoming, record: Settled, *, conflicts: bool) -> None:
     """Takes the branch's version of the plan into a merge that is under way without it."""
-    head = Path(git.run("rev-parse", "--git-path", "MERGE_HEAD"))
-    (git.folder / head).write_text(f"{found.tip}\n")
-    seen = plan.here
+    plan = found.plan
+    assert plan is not None
 
     def edit(data: bytes) -> bytes:
-        nonlocal seen
-        seen = plan.form.of_folder(data, plan.kept)
-        text = merged(git, plan, seen)
-        if text.conflict and not (plan.tracked and seen == plan.ours):
+        known = plan.form.of_folder(data, plan.kept)
+        text = merged(git, plan, known)
+        if text.conflict and not (plan.tracked and known == plan.ours):
             raise Conflict(f"{plan.path} was edited meanwhile; nothing was changed", "the same once more")
-        return plan.form.to_folder(text.data, data, seen)
+        record.seen, record.known = data, known
+        record.left = plan.form.to_folder(text.data, data, known)
+        return record.left
 
     LocalPlanFiles().rewrite(str(plan.file), edit)
-    if conflicts and not (plan.tracked and seen == plan.ours):
-        return  # in the index it would keep `git merge --abort` from giving back what was not committed
+    # In the index it would keep `git merge --abort` from giving back what was not committed.
+    if not conflicts or (plan.tracked and record.known == plan.ours):
+        _into_index(git, plan)
+    # Only now: who commits what is there by hand has not merged the branch before all of it is.
+    head = git.folder / git.run("rev-parse", "--git-path", "MERGE_HEAD")
+    new = head.with_name("MERGE_HEAD.muster")
+    new.write_text(f"{found.tip}\n")
+    new.replace(head)
+
+
+def _into_index(git: UserGit, plan: PlanFile) -> None:
     text = merged(git, plan, plan.ours)
     if not text.conflict:
         given = plan.form.to_blob(text.data, plan.kept)

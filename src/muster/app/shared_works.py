@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from muster.app.plan_merge import Incoming, answer_of, look, message_of, named
+from muster.app.merge_folder import named
+from muster.app.plan_merge import Incoming, answer_of, look, message_of
 from muster.app.pull_requests import authors_of
 from muster.app.seen_work import refuse_unseen
 from muster.app.shared_git import SharedGit

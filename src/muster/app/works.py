@@ -7,7 +7,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from muster.app.plan_merge import answer_of, look, merge, message_of, named, repository_git
+from muster.app.merge_folder import named
+from muster.app.merge_lock import one_merge
+from muster.app.merging import STEP_S, Elsewhere, merge
+from muster.app.plan_branch import no_branch
+from muster.app.plan_merge import answer_of, look, message_of, repository_git
 from muster.app.pull_requests import authors_of, records
 from muster.app.seen_work import refuse_unseen
 from muster.client.api import Api
@@ -33,9 +37,14 @@ _DIFF = (
 
 
 class LocalWorks:
-    def __init__(self, repository: Repository, project: Project) -> None:
+    def __init__(self, repository: Repository, project: Project, step_s: float = STEP_S) -> None:
+        """`step_s`: how long one step of a merge may take."""
         self._repository = repository
         self._project = project
+        self._elsewhere = Elsewhere(step_s)
+
+    def close(self) -> None:
+        self._elsewhere.end()
 
     async def of_attempt(self, plan: str, key: str, task_id: int, epoch: int) -> WorkChange:
         return await detached_call(of_attempt, self._repository, plan, key, task_id, epoch)
@@ -60,17 +69,18 @@ class LocalWorks:
 
     def _merge(self, plan: str, source: str | None, done: frozenset[str], seen: WorkSeen) -> PlanMerged:
         git = repository_git(self._project.root)
-        found = look(git, plan, self._file(source), done)
-        now, hint = WorkSeen(found.tip, found.into, found.onto), f"muster plan merge {plan} --dry-run"
-        refuse_unseen(git, seen, now, found.branch, hint)
-        if not found.commits:
-            return answer_of(plan, found, None)
-        if found.conflicts:  # whoever asks is not at the folder, where the rest would have to be done
-            raise Conflict(
-                f"there would be conflicts in {named(found.conflicts)}; nothing was changed",
-                f"in the folder itself: muster plan merge {plan}",
-            )
-        return answer_of(plan, found, merge(git, found, message_of(plan, found)))
+        with one_merge(git, plan):
+            found = look(git, plan, self._file(source), done)
+            now, hint = WorkSeen(found.tip, found.into, found.onto), f"muster plan merge {plan} --dry-run"
+            refuse_unseen(git, seen, now, found.branch, hint)
+            if not found.commits:
+                return answer_of(plan, found, None)
+            if found.conflicts:  # whoever asks is not at the folder, where the rest would have to be done
+                raise Conflict(
+                    f"there would be conflicts in {named(found.conflicts)}; nothing was changed",
+                    f"in the folder itself: muster plan merge {plan}",
+                )
+            return answer_of(plan, found, merge(git, found, message_of(plan, found), self._elsewhere))
 
     def _file(self, source: str | None) -> Path | None:
         return self._project.root / source if source else None
@@ -128,13 +138,9 @@ def of_attempt(repository: Repository, plan: str, key: str, task_id: int, epoch:
 
 def of_plan(repository: Repository, plan: str) -> WorkChange:
     """Raises NotFound."""
-    branch = plan_branch(plan)
-    tip = repository.commit_of(f"refs/heads/{branch}")
+    tip = repository.commit_of(f"refs/heads/{plan_branch(plan)}")
     if tip is None:
-        raise NotFound(
-            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
-            f"muster plan show {plan}",
-        )
+        raise no_branch(repository, plan)
     base = repository.ask("merge-base", "HEAD", tip).stdout.partition("\n")[0]
     return _change(repository, base or repository.run("hash-object", "-t", "tree", "--stdin"), tip)
 

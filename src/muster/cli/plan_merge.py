@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from contextlib import nullcontext
+from pathlib import Path
 
 from msgspec import to_builtins
 
-from muster.app.plan_merge import (
-    TOLD_MAX,
-    Incoming,
-    answer_of,
-    by_task,
-    look,
-    merge,
-    message_of,
-    repository_git,
-)
+from muster.app.interrupts import as_ctrl_c
+from muster.app.merge_lock import one_merge
+from muster.app.merging import merge
+from muster.app.plan_merge import TOLD_MAX, Incoming, answer_of, by_task, look, message_of, repository_git
 from muster.cli.output import GREEN, RED, YELLOW, Screen, clean, print_json, shell_word
 from muster.config.project import Project
 from muster.model.file_names import in_words
@@ -28,10 +25,13 @@ _SHORT = 9
 def run(
     args: argparse.Namespace, project: Project, plan: str, source: str | None, done: frozenset[str]
 ) -> int:
-    git = repository_git(project.root)
-    found = look(git, plan, project.root / source if source else None, done)
+    try:
+        found, commit = _merge(args, project, plan, project.root / source if source else None, done)
+    except KeyboardInterrupt as interrupt:
+        for note in getattr(interrupt, "__notes__", ()):
+            print(note, file=sys.stderr, flush=True)
+        raise
     screen = Screen(args.color)
-    commit = None if args.dry_run or not found.commits else merge(git, found, message_of(plan, found))
     if args.json:
         print_json(to_builtins(answer_of(plan, found, commit)))
     elif not found.commits:
@@ -41,6 +41,17 @@ def run(
     else:
         _tell(screen, found, f"merged   {_count(found)} into {_into(found)}: {commit[:_SHORT]}")
     return 0
+
+
+def _merge(
+    args: argparse.Namespace, project: Project, plan: str, file: Path | None, done: frozenset[str]
+) -> tuple[Incoming, str | None]:
+    git = repository_git(project.root)
+    with nullcontext() if args.dry_run else one_merge(git, plan), as_ctrl_c():
+        found = look(git, plan, file, done)
+        if args.dry_run or not found.commits:
+            return found, None
+        return found, merge(git, found, message_of(plan, found))
 
 
 def _count(found: Incoming) -> str:
