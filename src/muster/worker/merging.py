@@ -68,7 +68,8 @@ def _settled(repository: Repository, path: Path, each: Unmerged, plans: Collecti
     sides = [each.sides.get(stage, "").partition(" ") for stage in "123"]
     if each.path not in plans or not all(name for _, _, name in sides):
         return False
-    merged = merged_by_boxes(repository, *(sides[at][2] for at in (0, 2, 1)))
+    base, agents, published = (name for _, _, name in sides)
+    merged = merged_by_boxes(repository, path, each.path, base=base, ours=published, theirs=agents)
     if merged:
         resolve(repository, admin_of(path) / "index", [(each.path, f"{sides[1][0]} {merged}")])
         repository.run("checkout-index", "--force", "--", each.path, cwd=path)

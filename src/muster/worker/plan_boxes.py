@@ -53,30 +53,42 @@ def _level_all(repository: Repository, path: Path, plans: tuple[str, ...], base:
     changed = set(repository.run(*diff, cwd=path).split("\0"))
     for old in changed.intersection(before.values()):
         newest = _before_the_agent(repository, path, base, tip)
-        data = repository.blob(f"{newest}:{old}") or repository.blob(f"{base}:{old}")
+        data = _laid_out(repository, path, f"{newest}:{old}") or _laid_out(repository, path, f"{base}:{old}")
         for name in _found(repository, path, old, base):
             if data is not None:
                 _level(path, name, data)
 
 
-def merged_by_boxes(repository: Repository, base: str, ours: str, theirs: str) -> str:
+def merged_by_boxes(
+    repository: Repository, tree: Path, file: str, *, base: str, ours: str, theirs: str
+) -> str:
     """The object with the text of both sides and the boxes of `ours`; empty where their texts are in conflict.
 
-    Each is named as for `Repository.blob`.
+    Each is named as for `Repository.blob`.  `file` is the plan's path in `tree`, whose filter is used.
     """
     from muster.plans.versions import levelled
 
-    mine, old, other = (repository.blob(name) for name in (ours, base, theirs))
+    driver = repository.run("check-attr", "-z", "filter", "--", file, cwd=tree).split("\0")[2]
+    # Git merges in its own form, line by line; of that only a filter may be able to tell lines.
+    how = () if driver in ("unspecified", "unset") else (f"--path={file}",)
+    mine, old, other = (_text(repository, tree, name, how) for name in (ours, base, theirs))
     if mine is None or old is None or other is None:
         return ""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("ours", "base", "theirs")]
-        for file, data in zip(files, (mine, levelled(mine, old), levelled(mine, other)), strict=True):
-            file.write_bytes(data)
+        for kept, data in zip(files, (mine, levelled(mine, old), levelled(mine, other)), strict=True):
+            kept.write_bytes(data)
         done = repository.ask_bytes("merge-file", "-p", *map(str, files))
     if done.returncode:
         return ""
-    return repository.run("hash-object", "-w", "--stdin", given=os.fsdecode(done.stdout))
+    return repository.run("hash-object", "-w", "--stdin", *how, given=os.fsdecode(done.stdout), cwd=tree)
+
+
+def _text(repository: Repository, tree: Path, name: str, how: tuple[str, ...]) -> bytes | None:
+    if not how:
+        return repository.blob(name)
+    done = repository.ask_bytes("cat-file", "--filters", *how, name, cwd=tree)
+    return done.stdout if done.returncode == 0 else None
 
 
 def _as_named_before(repository: Repository, plans: tuple[str, ...], base: str) -> dict[str, str]:
@@ -115,10 +127,16 @@ def _renamed_by_hand(repository: Repository, base: str, plans: Iterable[str]) ->
         )
         gone = repository.run(*ask).split("\0")
         for old in gone[:RENAMES_MAX]:
-            before = repository.blob(f"{base}:{old}") if old else None
+            before = _laid_out(repository, repository.top, f"{base}:{old}") if old else None
             if before is not None and are_of_one_plan(before, data):
                 found[os.fspath(file.relative_to(repository.top))] = old
     return found
+
+
+def _laid_out(repository: Repository, tree: Path, name: str) -> bytes | None:
+    """The file `COMMIT:PATH` as it would lie in `tree`: what git keeps of it only a filter may be able to read."""
+    done = repository.ask_bytes("cat-file", "--filters", name, cwd=tree)
+    return done.stdout if done.returncode == 0 else repository.blob(name)
 
 
 def _listed(repository: Repository, commit: str, paths: tuple[str, ...]) -> set[str]:

@@ -315,7 +315,8 @@ class Publishing(Struct, frozen=True):
             index = Path(folder, "index")
             repository.run("read-tree", content, index=index)
             for file in files:
-                name = merged_by_boxes(repository, *(f"{commit}:{file}" for commit in (base, ours, theirs)))
+                sides = {"base": f"{base}:{file}", "ours": f"{ours}:{file}", "theirs": f"{theirs}:{file}"}
+                name = merged_by_boxes(repository, tree.path, file, **sides)
                 mode = repository.run("ls-tree", "--full-tree", ours, "--", file).partition(" ")[0]
                 if not name:
                     return ""
