@@ -282,7 +282,6 @@ class _Merge:
         """The files that are not as they were, and in words what they held that was neither's."""
         if self._found.plan is not None:
             self._unstage_plan()
-            self._put_plan_back(self._found.plan)
         # What others have staged meanwhile is theirs: an abort would remove it from the folder as well.
         others = set(staged(self._git, self._tree)) | set(edited(self._git))
         self._over(sorted(set(staged(self._git)) - self._touched), "reset", "--quiet")
@@ -292,7 +291,13 @@ class _Merge:
             kept = f"; what {named(files)} held by then: git show {commit[:_SHORT]}:FILE" if commit else ""
             self._over(files, "add")
         self._git.ask("merge", "--abort")
-        return (sorted(self._touched) if self._heads() else self._before.put_back()), kept
+        left = sorted(self._touched) if self._heads() else self._before.put_back()
+        if self._found.plan is not None:
+            try:
+                self._put_plan_back(self._found.plan)
+            except MusterError:  # another program keeps writing it
+                left.append(self._found.plan.path)
+        return left, kept
 
     def _over(self, files: list[str], *words: str) -> None:
         if files:
