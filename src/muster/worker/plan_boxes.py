@@ -134,7 +134,7 @@ def _renamed_by_hand(repository: Repository, base: str, plans: Iterable[str]) ->
 
 
 def _laid_out(repository: Repository, tree: Path, name: str) -> bytes | None:
-    """The file `COMMIT:PATH` as it would lie in `tree`: what git keeps of it only a filter may be able to read."""
+    """The file `COMMIT:PATH` as it would lie in `tree`: what git keeps only a filter may be able to read."""
     done = repository.ask_bytes("cat-file", "--filters", name, cwd=tree)
     return done.stdout if done.returncode == 0 else repository.blob(name)
 
