@@ -13,6 +13,7 @@ from muster.app.works import LocalWorks
 from muster.config.project import Project
 from muster.model.errors import Conflict
 from muster.model.works import PlanMerged
+from muster.ports.works import WorkSeen
 from muster.worker.git import find_repository
 from patience import PATIENCE_S, until
 from reviewed_work import Repo
@@ -53,7 +54,7 @@ def works_of(repo: Repo, step_s: float = PATIENCE_S) -> LocalWorks:
 
 
 def merge(works: LocalWorks) -> PlanMerged:
-    return asyncio.run(works.merge("site", "plan.md", ()))
+    return asyncio.run(works.merge("site", "plan.md", (), WorkSeen(None, None)))
 
 
 def assert_untouched(repo: Repo, head: str) -> None:
