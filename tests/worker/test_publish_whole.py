@@ -34,11 +34,11 @@ def no_branch(home) -> bool:
 
 @pytest.mark.promise("S18")
 def test_a_file_that_a_filter_refuses_is_for_a_person(made, home):
-    git(home, "config", "filter.lfs.clean", "no-such-program")
-    git(home, "config", "filter.lfs.required", "true")
-    (made.cwd / ".gitattributes").write_text("*.bin filter=lfs\n")
+    git(home, "config", "filter.large.clean", "no-such-program")
+    git(home, "config", "filter.large.required", "true")
+    (made.cwd / ".gitattributes").write_text("*.bin filter=large\n")
     (made.cwd / "a.bin").write_text("x")
-    with pytest.raises(ForReview, match=r"cannot take in all of its work: .*clean filter 'lfs' failed"):
+    with pytest.raises(ForReview, match=r"cannot take in all of its work: .*clean filter 'large' failed"):
         publish(made)
     assert no_branch(home)
     made.keep()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from muster.app.plan_branch import no_branch
 from muster.client.api import Api, plan_path, task_path
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict, NotFound
@@ -30,10 +31,7 @@ def plan_target(git: UserGit, plan: str) -> Target:
     branch = plan_branch(plan)
     commit = git.commit_of(f"refs/heads/{branch}")
     if not commit:
-        raise NotFound(
-            f"there is no branch {branch}: no task of plan {plan} has published anything yet",
-            f"muster plan show {plan}",
-        )
+        raise no_branch(git, plan)
     return Target(plan, False, plan, branch, commit)
 
 
