@@ -49,10 +49,11 @@ OURS = frozenset(
             "MUSTER_ATTEMPT",
             "MUSTER_AGENT_TEST",
             "MUSTER_WORKER_TRAITS",
+            "MUSTER_NO_OPTIONS",
         ),
     }
 )
-"""What Muster reads besides, and what it gives to agents: no key may ever have the name of one of these."""
+"""What Muster reads besides, and what it gives to agents and to git: no key may ever have one of these names."""
 
 
 class Variable(NamedTuple):
