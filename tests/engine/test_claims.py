@@ -108,7 +108,8 @@ def test_a_stopped_or_paused_crew_gets_nothing_and_a_stopped_one_is_told_to_drai
     rig.enqueue({"a": []})
     for status in (CrewStatus.STOPPED, CrewStatus.PAUSED):
         rig.do(c.SetCrew(status=status))
-        assert rig.do(rig.claim_command()) == Claimed(jobs=(), drain=status is CrewStatus.STOPPED)
+        stopped = status is CrewStatus.STOPPED
+    assert rig.do(rig.claim_command()) == Claimed(jobs=(), drain=stopped, stopped=stopped)
     rig.do(c.SetCrew(status=CrewStatus.RUNNING))
     assert [job.key for job in rig.claim()] == ["a"]
 
