@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 from git_projects import commit_first, git, make_project, publish
+from stand_in_git import git_that
 
 from muster.app.merge_lock import one_merge
 from muster.hosts.user_git import UserGit
@@ -55,17 +54,6 @@ def hook(project: Path, name: str, script: str) -> None:
 
 
 WAITS = "touch marks/begun; until test -e marks/go; do sleep 0.02; done"
-
-
-def git_that(tmp_path: Path, script: str) -> dict[str, str]:
-    """An environment with a git that runs this in place of `git merge`; `real` is git itself."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    real = shlex.quote(shutil.which("git") or "")
-    asked = f'case " $* " in *" --no-commit "*) real="{real}"; {script};; *) exec {real} "$@";; esac'
-    (folder / "git").write_text(f"#!/bin/sh\n{asked}\n")
-    (folder / "git").chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
 
 
 def state(project: Path) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.hosts.user_git import UserGit, text_of
-from muster.model.errors import Conflict
+from muster.model.errors import Conflict, MusterError
 from muster.model.file_names import in_words
 
 NAMED_MAX = 10
@@ -77,6 +77,12 @@ def refuse_in_the_way(git: UserGit, changes: list[MergedFile], hidden: dict[str,
         raise Conflict(what, "edit them, then: git add FILE && git commit")
     if files := staged(git):
         raise Conflict(f"you have staged what is not committed: {named(files)}; nothing was changed", aside)
+    if files := _displacing(git):
+        raise Conflict(
+            f"{named(files)}, which you have not committed, lies in the place of files that git knows, and it "
+            "may delete it in a merge; nothing was changed",
+            "commit it, or move it elsewhere",
+        )
     touched = {change.path for change in changes}
     if files := [path for path in hidden if path in touched]:
         raise Conflict(
@@ -105,6 +111,21 @@ def edited(git: UserGit) -> list[str]:
     """Files that lie there otherwise than in the index.  One that is gone is in nobody's way."""
     listed = _listed(git, "diff", *_DIFF, "--ignore-submodules=all")
     return [path for path in listed if os.path.lexists(git.folder / path)]
+
+
+def _displacing(git: UserGit) -> list[str]:
+    """A file where git knows a folder, or a folder where it knows a file: where it refuses a merge, it resets all
+    that it knows, and what is in the way of that is gone."""
+    found = set()
+    for path in _listed(git, "diff", *_DIFF, "--ignore-submodules=all", "--diff-filter=D"):
+        for place in (Path(path), *Path(path).parents[:-1]):
+            there = git.folder / place
+            if os.path.lexists(there):
+                real = there.is_dir() and not there.is_symlink()
+                if any(there.iterdir()) if real and place == Path(path) else not real:
+                    found.add(os.fspath(place))
+                break
+    return sorted(found)
 
 
 def hidden_edits(git: UserGit) -> dict[str, str]:
@@ -155,18 +176,25 @@ def _listed(git: UserGit, *words: str) -> list[str]:
 class Before:
     """The files that a merge may touch, as they were: links to them, for git writes each anew."""
 
-    def __init__(self, git: UserGit, changes: list[MergedFile], hidden: Iterable[str]) -> None:
-        """`hidden`: what git was told to pass over, and has edits; the merge has nothing for it."""
+    def __init__(self, git: UserGit, changes: list[MergedFile], bystanders: Iterable[str]) -> None:
+        """`bystanders` have edits, and the merge has nothing for them: where git refuses, it resets them as well.
+
+        Raises MusterError.
+        """
         self._git, self._changes = git, [change for change in changes if not change.module]
         self._folder = Path(git.run("rev-parse", "--absolute-git-dir")) / _KEPT
         self.drop()  # of a merge that was killed
-        self._folder.mkdir()
         self._kept: dict[str, Path] = {}
-        for path in (*hidden, *(change.path for change in self._changes if not change.added)):
-            self._keep(path)
-        self._hidden = [
-            MergedFile(path, text_of(git.ask("rev-parse", f":0:{path}").stdout), "", False) for path in hidden
-        ]
+        self._bystanders = sorted(set(bystanders) - {change.path for change in changes})
+        try:
+            self._folder.mkdir()
+            for path in (*self._bystanders, *(change.path for change in self._changes if not change.added)):
+                self._keep(path)
+        except OSError as error:
+            self.drop()
+            raise MusterError(
+                f"what a merge may touch cannot be put aside first: {error}; nothing was changed", "mend that"
+            ) from error
         above = {place for change in self._changes for place in Path(change.path).parents[:-1]}
         self._folders = {place for place in above if (git.folder / place).is_dir()}
 
@@ -190,7 +218,8 @@ class Before:
         if lines := [path for path in staged(self._git) if path in touched]:
             given = b"".join(os.fsencode(path) + b"\0" for path in lines)
             self._git.ask("reset", "--quiet", "--pathspec-from-file=-", "--pathspec-file-nul", given=given)
-        changed = [change for change in (*self._changes, *self._hidden) if self._is_changed(change.path)]
+        changed = [change for change in self._changes if self._is_changed(change.path)]
+        changed += [self._known(path) for path in self._bystanders if self._is_changed(path)]
         hashes = self._hashes([change.path for change in changed])
         left = []
         for change in sorted(changed, key=lambda one: (not one.added, one.path)):
@@ -207,6 +236,10 @@ class Before:
             except OSError:
                 left.append(change.path)
         return sorted(touched.intersection(left))
+
+    def _known(self, path: str) -> MergedFile:
+        """As the index has it: what is staged was refused, and the merge has nothing for it."""
+        return MergedFile(path, text_of(self._git.ask("rev-parse", f":0:{path}").stdout), "", False)
 
     def _is_changed(self, path: str) -> bool:
         place, kept = self._git.folder / path, self._kept.get(path)

@@ -114,7 +114,7 @@ class _Merge:
     def run(self, message: str) -> str:
         hidden = hidden_edits(self._git)
         refuse_in_the_way(self._git, self._changes, hidden)
-        self._before = Before(self._git, self._changes, hidden)
+        self._before = Before(self._git, self._changes, (*hidden, *edited(self._git)))
         try:
             with nullcontext() if self._elsewhere is None else self._elsewhere.at_work(self._git):
                 return self._run(message)
@@ -288,8 +288,9 @@ class _Merge:
         kept = ""
         if files := sorted(others & self._touched):  # hooks have changed them, or people have
             commit = text_of(self._git.ask("stash", "create").stdout)
-            kept = f"; what {named(files)} held by then: git show {commit[:_SHORT]}:FILE" if commit else ""
-            self._over(files, "add")
+            if commit:  # else nothing has it but the folder, and git refuses to undo the rest
+                kept = f"; what {named(files)} held by then: git show {commit[:_SHORT]}:FILE"
+                self._over(files, "add")
         self._git.ask("merge", "--abort")
         left = sorted(self._touched) if self._heads() else self._before.put_back()
         if self._found.plan is not None:
