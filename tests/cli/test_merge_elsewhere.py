@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from stand_in_git import git_that
 
 from muster.app.works import LocalWorks
 from muster.config.project import Project
@@ -101,6 +102,20 @@ def test_what_was_changed_while_a_hook_ran_is_not_lost(repo: Repo) -> None:
     assert (repo.root / "later.txt").read_text() == "later\n"
     kept = refused.value.message.rpartition("git show ")[2].partition(":")[0]
     assert repo.git("show", f"{kept}:a.txt") == "two\nformatted"
+
+
+def test_what_cannot_be_saved_is_not_overwritten(
+    repo: Repo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the disk is full: what a hook has written is nowhere but in the folder."""
+    hook(repo, "pre-commit", "echo formatted >> a.txt; exit 1")
+    monkeypatch.setenv("PATH", git_that(tmp_path, "exit 1", "create")["PATH"])  # of `git stash create`
+    with pytest.raises(Conflict, match=r"could not be undone: a\.txt, new\.txt"):
+        merge(works_of(repo))
+    assert (repo.root / "a.txt").read_text() == "two\nformatted\n"
+    assert (repo.root / "plan.md").read_text() == TICKED
+    # Committed by hand, it can be merged again: the plan's file has not come yet.
+    assert repo.git("rev-parse", "MERGE_HEAD") != repo.git("rev-parse", "muster/plan/site")
 
 
 def test_a_hook_that_hangs_is_ended(repo: Repo) -> None:

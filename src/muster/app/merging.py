@@ -294,6 +294,8 @@ class _Merge:
         self._git.ask("merge", "--abort")
         left = sorted(self._touched) if self._heads() else self._before.put_back()
         if self._found.plan is not None:
+            if self._heads() == [self._found.tip]:  # who commits that by hand has not merged the plan's file
+                self._mark.write_text(f"{self._other}\n")
             try:
                 self._put_plan_back(self._found.plan)
             except MusterError:  # another program keeps writing it
