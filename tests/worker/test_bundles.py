@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +20,11 @@ from msgspec.structs import replace
 from repositories import git
 
 from muster.app.far_git import LocalGit
+from muster.app.shared_git import SharedGit
 from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove, NotFound, Unavailable
 from muster.model.far_git import GitFetch, GitPart, GitPublish, GitSend
+from muster.worker import git_mirror
 from muster.worker.bundles import bundle, unbundle
 from muster.worker.git import DiskFull, Repository, find_repository
 from muster.worker.git_mirror import GitMirror
@@ -412,3 +415,58 @@ def test_large_files_go_on_to_the_remote_of_servers_that_share_it(
     pushed = (tmp_path / "pushed").read_text().strip()
     assert pushed.endswith(f"lfs push --object-id https://ann:pass@git.example/r.git {'a' * 64}")
     assert refused is None or ("pass" not in str(refused.value) and said in str(refused.value))
+
+
+def test_large_files_may_take_longer_than_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    own = tmp_path / "bin" / "git"
+    own.write_text(GIT_LFS.format(folder=tmp_path, git=shutil.which("git")).replace("$SAID", ""))
+    own.chmod(0o700)
+    mirror = GitMirror(tmp_path / "mirror", "https://git.example/r.git")
+    mirror.begin()
+    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git_mirror, "REMOTE_S", 0)
+    digests = [f"{number:064x}" for number in range(git_mirror.LARGE_AT_ONCE + 1)]
+    mirror.push_large(digests)
+    assert (tmp_path / "pushed").read_text().split().count("--object-id") == 2
+    assert set(digests) <= set((tmp_path / "pushed").read_text().split())
+
+
+def test_nobody_waits_for_large_files_on_their_way_to_the_remote(
+    server: Path, there: Path, tmp_path: Path
+) -> None:
+    large_file_in(there, "new", b"new")
+    kept, free = git(there, "rev-parse", "HEAD"), list[bool]()
+    files = commit_of_files(found(there), large_files(found(there), [kept], []))
+
+    class Mirror(GitMirror):
+        def push_large(self, digests: Sequence[str]) -> None:
+            def look() -> None:
+                if self.lock.acquire(blocking=False):
+                    self.lock.release()
+                    free.append(True)
+
+            with ThreadPoolExecutor(1) as another:
+                another.submit(look).result()
+            assert len(digests) == 1
+            assert "new" not in git(server, "for-each-ref"), "nothing points to what is not there yet"
+
+    mirror = Mirror(tmp_path / "mirror", str(server))
+    mirror.begin()
+    git(mirror.repository.top, "fetch", "-q", str(there), kept, files)
+    part = GitSend(
+        task_id=1,
+        epoch=1,
+        base=kept,
+        kept=kept,
+        large=files,
+        sha256=hashlib.sha256(b"").hexdigest(),
+        size=0,
+        offset=0,
+        data=b"",
+    )
+    desk = SharedGit.__new__(SharedGit)
+    desk._trees = tmp_path / "trees"
+    assert desk._settle(mirror, "new", "key", part, None)
+    assert free == [True]
+    assert kept in git(server, "for-each-ref")

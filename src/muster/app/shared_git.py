@@ -202,10 +202,10 @@ class SharedGit:
             if path is not None:
                 take_in(repository, path, part)
             refuse_half(repository, part)
-            if part.large is not None:  # first: nothing is to point to what is not there
-                mirror.push_large(keep_files(repository, part.large))
-            merged = merged_ref(plan, part.task_id, part.epoch)
-            mirror.change(wanted, lambda: put_refs(tree, part, merged))
+            large = keep_files(repository, part.large) if part.large is not None else []
+        mirror.push_large(large)  # first: nothing is to point to what is not there
+        merged = merged_ref(plan, part.task_id, part.epoch)
+        mirror.change(wanted, lambda: put_refs(tree, part, merged))
         return True
 
     async def publish(

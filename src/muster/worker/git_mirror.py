@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 REMOTE_S = 60.0
 """How long the remote may take for one answer."""
+LARGE_AT_ONCE = 500
+"""A command line takes no more than some thousands."""
 HUNG_S = 30.0
 """So long after a call that took too long nobody asks: whoever waits for the lock would wait as long again."""
 TRIES_MAX = 10
@@ -42,8 +44,10 @@ class GitMirror:
         self.url = url
         self.shown = _LOGIN.sub("", url)
         self.lock = threading.RLock()
-        self._hung_until_s = 0.0
         """Held from a look at the remote until what follows from it: the copy is that of its holder."""
+        self._hung_until_s = 0.0
+        self._sending = threading.Lock()
+        """Of large files: whoever asks again meanwhile would send them a second time."""
 
     def begin(self) -> None:
         """Call it once, before all else: nobody else has this folder.  Raises GitFailed."""
@@ -115,11 +119,20 @@ class GitMirror:
         raise self._away(done.stderr)
 
     def push_large(self, digests: Sequence[str]) -> None:
-        """Files of git-lfs that are kept here.
+        """Files of git-lfs that are kept here.  It may take minutes, so do not hold `lock`.
 
         Raises BadInput where that cannot be, Unavailable where the remote does not answer.
         """
-        done = self._ask("lfs", "push", "--object-id", self.url, *digests)
+        for first in range(0, len(digests), LARGE_AT_ONCE):
+            with self._sending:
+                self._push_large(digests[first : first + LARGE_AT_ONCE])
+
+    def _push_large(self, digests: Sequence[str]) -> None:
+        try:
+            done = self.repository.ask("lfs", "push", "--object-id", self.url, *digests)
+        except GitFailed as error:  # it took too long, which says nothing of the remote's git
+            raise self._away(error.message) from error
+        refuse_full(self.repository.top, done.stderr if done.returncode else "")
         if done.returncode == 0:
             return
         if any(words in done.stderr for words in _NO_LARGE):

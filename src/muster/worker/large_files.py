@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Collection
+from io import BytesIO
 from pathlib import Path
 
 from muster.model.errors import BadInput
@@ -43,11 +44,10 @@ def large_files(repository: Repository, wanted: Collection[str], have: Collectio
         if kind == "blob" and int(size) <= _POINTER_BYTES_MAX
     ]
     found = {}
-    data = repository.ask_bytes("cat-file", "--batch", given="\n".join(small)).stdout
+    file = BytesIO(repository.ask_bytes("cat-file", "--batch", given="\n".join(small)).stdout)
     for name in small:
-        head, _, data = data.partition(b"\n")
-        size = int(head.split()[2])
-        pointer, data = _POINTER.match(data[:size]), data[size + 1 :]
+        size = int(file.readline().split()[2])
+        pointer = _POINTER.match(file.read(size + 1)[:size])
         if pointer and _place(kept, digest := pointer[1].decode()).is_file():
             found[digest] = paths[name]
     return found
