@@ -69,15 +69,19 @@ def staged(git: UserGit, against: str = "HEAD") -> list[str]:
     return _listed(git, "diff", "--cached", *_DIFF, against)
 
 
-def refuse_in_the_way(git: UserGit, changes: list[MergedFile], hidden: dict[str, str]) -> None:
-    """`hidden` as `hidden_edits` has it.  Raises Conflict, before git has done anything."""
+def refuse_in_the_way(git: UserGit, changes: list[MergedFile], hidden: dict[str, str]) -> list[str]:
+    """`hidden` as `hidden_edits` has it.  Raises Conflict, before git has done anything.
+
+    Returns the files that have edits and are in no way.
+    """
     aside = "commit it, or put it aside: git stash"
     if files := unmerged(git):
         what = f"there are conflicts in {named(files)} that nobody has resolved; nothing was changed"
         raise Conflict(what, "edit them, then: git add FILE && git commit")
     if files := staged(git):
         raise Conflict(f"you have staged what is not committed: {named(files)}; nothing was changed", aside)
-    if files := _displacing(git):
+    unlike = _differing(git)
+    if files := _displacing(git, unlike):
         raise Conflict(
             f"{named(files)}, which you have not committed, lies in the place of files that git knows, and it "
             "may delete it in a merge; nothing was changed",
@@ -90,7 +94,8 @@ def refuse_in_the_way(git: UserGit, changes: list[MergedFile], hidden: dict[str,
             "nothing was changed",
             f"git update-index {hidden[files[0]]} FILE, then commit it, or put it aside: git stash",
         )
-    if files := [path for path in edited(git) if path in touched]:
+    others = _present(git, unlike)
+    if files := [path for path in others if path in touched]:
         raise Conflict(
             f"it would overwrite what you have not committed: {named(files)}; nothing was changed", aside
         )
@@ -105,27 +110,40 @@ def refuse_in_the_way(git: UserGit, changes: list[MergedFile], hidden: dict[str,
             "nothing was changed",
             "move it elsewhere, then again",
         )
+    return others
 
 
 def edited(git: UserGit) -> list[str]:
     """Files that lie there otherwise than in the index.  One that is gone is in nobody's way."""
-    listed = _listed(git, "diff", *_DIFF, "--ignore-submodules=all")
-    return [path for path in listed if os.path.lexists(git.folder / path)]
+    return _present(git, _differing(git))
 
 
-def _displacing(git: UserGit) -> list[str]:
+def _differing(git: UserGit) -> list[str]:
+    return _listed(git, "diff", *_DIFF, "--ignore-submodules=all")
+
+
+def _present(git: UserGit, paths: Iterable[str]) -> list[str]:
+    return [path for path in paths if os.path.lexists(git.folder / path)]
+
+
+def _displacing(git: UserGit, unlike: Iterable[str]) -> list[str]:
     """A file where git knows a folder, or a folder where it knows a file: where it refuses a merge, it resets all
     that it knows, and what is in the way of that is gone."""
     found = set()
-    for path in _listed(git, "diff", *_DIFF, "--ignore-submodules=all", "--diff-filter=D"):
-        for place in (Path(path), *Path(path).parents[:-1]):
-            there = git.folder / place
-            if os.path.lexists(there):
-                real = there.is_dir() and not there.is_symlink()
-                if any(there.iterdir()) if real and place == Path(path) else not real:
-                    found.add(os.fspath(place))
-                break
+    for path in unlike:
+        first, *above = Path(path), *Path(path).parents[:-1]
+        if os.path.lexists(git.folder / first):
+            if _is_folder(git.folder / first) and any((git.folder / first).iterdir()):
+                found.add(path)
+            continue
+        place = next((one for one in above if os.path.lexists(git.folder / one)), None)
+        if place is not None and not _is_folder(git.folder / place):
+            found.add(os.fspath(place))
     return sorted(found)
+
+
+def _is_folder(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
 
 
 def hidden_edits(git: UserGit) -> dict[str, str]:

@@ -113,8 +113,8 @@ class _Merge:
 
     def run(self, message: str) -> str:
         hidden = hidden_edits(self._git)
-        refuse_in_the_way(self._git, self._changes, hidden)
-        self._before = Before(self._git, self._changes, (*hidden, *edited(self._git)))
+        others = refuse_in_the_way(self._git, self._changes, hidden)
+        self._before = Before(self._git, self._changes, (*hidden, *others))
         try:
             with nullcontext() if self._elsewhere is None else self._elsewhere.at_work(self._git):
                 return self._run(message)
