@@ -3,32 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from repositories import git
 
 from muster.app.far_git import LocalGit
-from muster.app.shared_git import SharedGit
 from muster.config.project import Project
 from muster.model.errors import BadInput, IllegalMove, NotFound, Unavailable
-from muster.model.far_git import GitFetch, GitPart, GitPublish, GitSend
-from muster.worker import git_mirror
+from muster.model.far_git import GitFetch, GitPart, GitPublish, GitReceived, GitSend
+from muster.worker import upstream as upstream_module
 from muster.worker.bundles import bundle, unbundle
 from muster.worker.git import DiskFull, Repository, find_repository
-from muster.worker.git_mirror import GitMirror
-from muster.worker.large_files import commit_of_files, keep_files, large_files
 from muster.worker.upstream import LeftWork, Upstream
 from muster.worker.worktree import Worktree
 from muster.worker.worktree_cleaner import LocalTrees
@@ -342,131 +338,32 @@ def test_what_was_kept_is_sent_by_one_of_a_host_at_a_time(tmp_path: Path) -> Non
             upstream.send_owed(left, lambda call: call())
 
 
-def large_file_in(folder: Path, name: str, data: bytes) -> str:
-    """Committed as git-lfs does, and kept beside the repository; its digest."""
-    digest = hashlib.sha256(data).hexdigest()
-    place = folder / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
-    place.parent.mkdir(parents=True)
-    place.write_bytes(data)
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(data)}\n"
-    (folder / name).write_text(pointer)
-    git(folder, "add", name)
-    git(folder, "commit", "-qm", name)
-    return digest
+def test_what_cannot_be_sent_keeps_nothing_else_on_its_host(tmp_path: Path, server: Path) -> None:
+    asked = []
+
+    def taken(sent: GitSend) -> GitReceived:
+        asked.append(sent.task_id)
+        return GitReceived(received=sent.size, whole=True)
+
+    git(tmp_path, "clone", "-q", str(server), "host/repository")
+    upstream = upstream_in(tmp_path / "host", SimpleNamespace(git_send=taken))  # type: ignore[arg-type]
+    head, owed = git(server, "rev-parse", "HEAD"), tmp_path / "host" / "owed"
+    owed.mkdir()
+    gone = LeftWork(task_id=1, epoch=1, base="a" * 40, kept="b" * 40)
+    for left in (gone, LeftWork(task_id=3, epoch=1, base=head, kept=head)):
+        (owed / left.name).write_bytes(msgspec.json.encode(left))
+    (owed / "2-1").write_text("damaged")
+    upstream.send_all_owed()
+    assert asked == [3] and sorted(path.name for path in owed.iterdir()) == ["1-1", "2-1"]
 
 
-def test_large_files_of_new_commits_alone_go_with_a_bundle(there: Path, server: Path) -> None:
-    large_file_in(there, "old", b"old")
-    base = git(there, "rev-parse", "HEAD")
-    digest = large_file_in(there, "new", b"\0new\n")
-    (there / "away").write_text((there / "new").read_text().replace(digest, "c" * 64))
-    git(there, "add", "away")
-    git(there, "commit", "-qm", "a pointer whose file is elsewhere")
-    repository = found(there)
-    assert large_files(repository, ["HEAD"], [base]) == {digest: "new"}
-    commit = commit_of_files(repository, [digest])
-    assert commit == commit_of_files(repository, [digest]), "what was cut off goes on"
-    git(server, "fetch", "-q", str(there), commit)
-    keep_files(found(server), commit)
-    kept = server / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4]
-    assert [(path.name, path.read_bytes()) for path in kept.iterdir()] == [(digest, b"\0new\n")]
-
-
-def test_a_large_file_that_is_not_what_its_name_says_is_refused(there: Path, server: Path) -> None:
-    digest = large_file_in(there, "new", b"new")
-    place = there / ".git" / "lfs" / "objects" / digest[:2] / digest[2:4] / digest
-    place.write_bytes(b"other")
-    commit = commit_of_files(found(there), [digest])
-    git(server, "fetch", "-q", str(there), commit)
-    with pytest.raises(BadInput, match="is not what its name says"):
-        keep_files(found(server), commit)
-    assert not [path for path in (server / ".git" / "lfs").rglob("*") if path.is_file()]
-
-
-GIT_LFS = """\
-#!/bin/sh
-case " $* " in *" lfs push "*)
-  echo "$*" >> {folder}/pushed; echo "$SAID" >&2; test -z "$SAID"; exit
-esac
-exec {git} "$@"
-"""
-
-
-@pytest.mark.parametrize(
-    ("said", "raised"),
-    [("", None), ("git: 'lfs' is not a git command", BadInput), ("503 from the LFS server", Unavailable)],
-)
-def test_large_files_go_on_to_the_remote_of_servers_that_share_it(
-    said: str,
-    raised: type[Exception] | None,
-    server: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+def test_more_than_a_server_takes_is_told_as_that(
+    server: Path, there: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "bin").mkdir()
-    own = tmp_path / "bin" / "git"
-    own.write_text(GIT_LFS.format(folder=tmp_path, git=shutil.which("git")).replace("$SAID", said))
-    own.chmod(0o700)
-    mirror = GitMirror(tmp_path / "mirror", "https://ann:pass@git.example/r.git")
-    mirror.begin()
-    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
-    with pytest.raises(raised) if raised else contextlib.nullcontext() as refused:
-        mirror.push_large(["a" * 64])
-    pushed = (tmp_path / "pushed").read_text().strip()
-    assert pushed.endswith(f"lfs push --object-id https://ann:pass@git.example/r.git {'a' * 64}")
-    assert refused is None or ("pass" not in str(refused.value) and said in str(refused.value))
-
-
-def test_large_files_may_take_longer_than_an_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    own = tmp_path / "bin" / "git"
-    own.write_text(GIT_LFS.format(folder=tmp_path, git=shutil.which("git")).replace("$SAID", ""))
-    own.chmod(0o700)
-    mirror = GitMirror(tmp_path / "mirror", "https://git.example/r.git")
-    mirror.begin()
-    monkeypatch.setenv("PATH", f"{own.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(git_mirror, "REMOTE_S", 0)
-    digests = [f"{number:064x}" for number in range(git_mirror.LARGE_AT_ONCE + 1)]
-    mirror.push_large(digests)
-    assert (tmp_path / "pushed").read_text().split().count("--object-id") == 2
-    assert set(digests) <= set((tmp_path / "pushed").read_text().split())
-
-
-def test_nobody_waits_for_large_files_on_their_way_to_the_remote(
-    server: Path, there: Path, tmp_path: Path
-) -> None:
-    large_file_in(there, "new", b"new")
-    kept, free = git(there, "rev-parse", "HEAD"), list[bool]()
-    files = commit_of_files(found(there), large_files(found(there), [kept], []))
-
-    class Mirror(GitMirror):
-        def push_large(self, digests: Sequence[str]) -> None:
-            def look() -> None:
-                if self.lock.acquire(blocking=False):
-                    self.lock.release()
-                    free.append(True)
-
-            with ThreadPoolExecutor(1) as another:
-                another.submit(look).result()
-            assert len(digests) == 1
-            assert "new" not in git(server, "for-each-ref"), "nothing points to what is not there yet"
-
-    mirror = Mirror(tmp_path / "mirror", str(server))
-    mirror.begin()
-    git(mirror.repository.top, "fetch", "-q", str(there), kept, files)
-    part = GitSend(
-        task_id=1,
-        epoch=1,
-        base=kept,
-        kept=kept,
-        large=files,
-        sha256=hashlib.sha256(b"").hexdigest(),
-        size=0,
-        offset=0,
-        data=b"",
-    )
-    desk = SharedGit.__new__(SharedGit)
-    desk._trees = tmp_path / "trees"
-    assert desk._settle(mirror, "new", "key", part, None)
-    assert free == [True]
-    assert kept in git(server, "for-each-ref")
+    monkeypatch.setattr(upstream_module, "BUNDLE_BYTES_MAX", 10)
+    git(there, "commit", "-q", "--allow-empty", "-m", "more")
+    there.rename(tmp_path / "repository")
+    upstream = upstream_in(tmp_path, SimpleNamespace())  # type: ignore[arg-type] - it is not asked
+    base, kept = git(server, "rev-parse", "HEAD"), git(tmp_path / "repository", "rev-parse", "HEAD")
+    with pytest.raises(BadInput, match="makes a bundle of 0 MB, and a server takes 0 MB; nothing was kept"):
+        upstream.send(LeftWork(task_id=7, epoch=1, base=base, kept=kept), lambda call: call())

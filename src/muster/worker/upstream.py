@@ -26,6 +26,7 @@ from muster.hosts.plain_files import replace_plain
 from muster.model.answers import ClaimedJob
 from muster.model.errors import BadInput, CallerError, MusterError, NotAllowed, NotFound, Unavailable
 from muster.model.far_git import (
+    BUNDLE_BYTES_MAX,
     HAVES_MAX,
     PART_BYTES_MAX,
     GitFetch,
@@ -248,14 +249,19 @@ class Upstream:
                 clear()
                 cleared_s = time.monotonic()
             self._keep_unkept()
-            for path in self._owed.glob("*-*"):
-                if path.suffix:
-                    continue  # not whole yet, or refused
-                try:
-                    self._settle(path)
-                except (MusterError, OSError) as error:
-                    log.debug("%s is not sent yet: %s", path.name, error)
-                    break
+            self.send_all_owed()
+
+    def send_all_owed(self) -> None:
+        """Never raises.  What cannot be sent for a reason of its own keeps nothing else here."""
+        for path in sorted(self._owed.glob("*-*")):
+            if path.suffix:
+                continue  # not whole yet, or refused
+            try:
+                self._settle(path)
+            except (MusterError, OSError, msgspec.MsgspecError) as error:
+                log.debug("%s is not sent yet: %s", path.name, error)
+                if isinstance(error, AWAY) and not isinstance(error, GitFailed):
+                    return
 
     def _settle(self, path: Path) -> bool:
         """False where another thread or worker of this host is at it, or we may not.  Raises what is AWAY."""
@@ -339,7 +345,10 @@ class Upstream:
     ) -> None:
         with self._draft() as path:
             if full := bundle(self.repository, path, wanted, have):
-                part = replace(part, sha256=sha256_of(path), size=path.stat().st_size)
+                if (size := path.stat().st_size) > BUNDLE_BYTES_MAX:
+                    told = f"a bundle of {size >> 20} MB, and a server takes {BUNDLE_BYTES_MAX >> 20} MB"
+                    raise BadInput(f"this work makes {told}; nothing was kept", "leave out what is so large")
+                part = replace(part, sha256=sha256_of(path), size=size)
             while True:
                 data = read_at(path, part.offset, PART_BYTES_MAX) if full else b""
                 asked = replace(part, data=data)
