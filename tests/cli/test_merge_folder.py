@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,28 @@ def test_what_cannot_be_put_aside_is_told_before_anything_is_changed(project: Pa
     done = muster(project, "plan", "merge", "site")
     assert "what a merge may touch cannot be put aside first" in done.stderr, done.stderr
     assert "nothing was changed" in done.stderr and (project / "a.txt").read_text() == "one\n"
+
+
+def test_what_a_killed_merge_has_reset_is_kept_until_somebody_has_looked(
+    project: Path, tmp_path: Path
+) -> None:
+    """Git resets an edit that the merge has nothing for, and nobody is there any more to put it back."""
+    notes, kept = project / "notes.txt", project / ".git" / "muster-merge" / "edited" / "notes.txt"
+    notes.write_text("mine\n")
+    killed = git_that(tmp_path, "rm notes.txt; echo one >notes.txt; kill -9 $PPID; exit 1")
+    assert muster(project, "plan", "merge", "site", env=killed).returncode == -signal.SIGKILL
+    done = muster(project, "plan", "merge", "site")
+    assert done.returncode == 6 and "notes.txt may have lost what was not committed then" in done.stderr
+    assert kept.read_text() == "mine\n" and (project / "a.txt").read_text() != "two\n"
+    kept.replace(notes)
+    shutil.rmtree(kept.parents[1])
+    assert muster(project, "plan", "merge", "site").returncode == 0
+    assert notes.read_text() == "mine\n" and (project / "a.txt").read_text() == "two\n"
+
+
+def test_a_killed_merge_that_has_reset_nothing_is_in_nobodys_way(project: Path, tmp_path: Path) -> None:
+    (project / "notes.txt").write_text("mine\n")
+    killed = git_that(tmp_path, "kill -9 $PPID; exit 1")
+    assert muster(project, "plan", "merge", "site", env=killed).returncode == -signal.SIGKILL
+    assert muster(project, "plan", "merge", "site").returncode == 0
+    assert (project / "notes.txt").read_text() == "mine\n"

@@ -6,6 +6,7 @@ dies halfway, it leaves what it has written.
 
 from __future__ import annotations
 
+import filecmp
 import os
 import shutil
 import tempfile
@@ -16,12 +17,14 @@ from typing import NamedTuple
 
 from muster.hosts.user_git import UserGit, text_of
 from muster.model.errors import Conflict, MusterError
-from muster.model.file_names import in_words
+from muster.model.file_names import in_shell, in_words
 
 NAMED_MAX = 10
 _AT_ONCE = 500
 _LINK, _MODULE = "120000", "160000"
 _KEPT = "muster-merge"
+_EDITED = "edited"
+"""Below it, under their own paths, files with what nobody has committed."""
 _DIFF = ("--name-only", "--no-renames", "--no-relative", "--no-ext-diff", "-z")
 _PLAIN = ("-c", "core.fsmonitor=false", "-c", "core.splitIndex=false")
 
@@ -191,18 +194,33 @@ def _listed(git: UserGit, *words: str) -> list[str]:
     return list(filter(None, git.run(*words).split("\0")))
 
 
+def _is_alike(place: Path, kept: Path) -> bool:
+    if kept.is_symlink() or place.is_symlink():
+        return kept.is_symlink() and place.is_symlink() and kept.readlink() == place.readlink()
+    return place.is_file() and filecmp.cmp(place, kept, shallow=False)
+
+
+def _is_same(place: Path, kept: Path) -> bool:
+    """As it was when it was kept; a copy has the same time."""
+    if not os.path.lexists(place):
+        return False
+    now, then = place.lstat(), kept.lstat()
+    return (now.st_mtime_ns, now.st_size, now.st_mode) == (then.st_mtime_ns, then.st_size, then.st_mode)
+
+
 class Before:
     """The files that a merge may touch, as they were: links to them, for git writes each anew."""
 
     def __init__(self, git: UserGit, changes: list[MergedFile], bystanders: Iterable[str]) -> None:
         """`bystanders` have edits, and the merge has nothing for them: where git refuses, it resets them as well.
 
-        Raises MusterError.
+        Raises MusterError, and Conflict where a merge that was killed may have reset some of them.
         """
         self._git, self._changes = git, [change for change in changes if not change.module]
         self._folder = Path(git.run("rev-parse", "--absolute-git-dir")) / _KEPT
-        self.drop()  # of a merge that was killed
         self._kept: dict[str, Path] = {}
+        self._refuse_killed()
+        self.drop()  # of a merge that was killed
         self._bystanders = sorted(set(bystanders) - {change.path for change in changes})
         try:
             self._folder.mkdir()
@@ -216,10 +234,27 @@ class Before:
         above = {place for change in self._changes for place in Path(change.path).parents[:-1]}
         self._folders = {place for place in above if (git.folder / place).is_dir()}
 
+    def _refuse_killed(self) -> None:
+        """It has not put them back: what they held is here alone."""
+        edited_then = self._folder / _EDITED
+        found = (place for place in edited_then.rglob("*") if place.is_symlink() or not place.is_dir())
+        then = {os.fspath(place.relative_to(edited_then)): place for place in found}
+        if files := sorted(
+            path for path, place in then.items() if not _is_same(self._git.folder / path, place)
+        ):
+            raise Conflict(
+                f"a merge was killed here before, and {named(files)} may have lost what was not committed then; "
+                f"it is kept in {edited_then}; nothing was changed",
+                f"take from there what you need, then: rm -r {in_shell(os.fspath(self._folder))}",
+            )
+
     def _keep(self, path: str) -> None:
         source, kept = self._git.folder / path, self._folder / str(len(self._kept))
         if source.is_dir() and not source.is_symlink():
             return
+        if path in self._bystanders:
+            kept = self._folder / _EDITED / path
+            kept.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, kept, follow_symlinks=False)
         except FileNotFoundError:
@@ -227,6 +262,13 @@ class Before:
         except OSError:  # another file system, or one without links
             shutil.copy2(source, kept, follow_symlinks=False)
         self._kept[path] = kept
+
+    def begun(self) -> None:
+        """Git has not refused, so it has reset nothing: whoever is killed from here on has lost nothing by it."""
+        edited_then, begun = self._folder / _EDITED, self._folder / "begun"
+        if edited_then.exists():
+            edited_then.rename(begun)
+            self._kept |= {path: begun / path for path in self._bystanders if path in self._kept}
 
     def put_back(self) -> list[str]:
         """What git has written is undone.  The files that are still not as they were: somebody else has
@@ -263,10 +305,7 @@ class Before:
         place, kept = self._git.folder / path, self._kept.get(path)
         if kept is None:
             return os.path.lexists(place) and (place.is_symlink() or not place.is_dir())
-        if not os.path.lexists(place):
-            return True
-        now, then = place.lstat(), kept.lstat()
-        return (now.st_mtime_ns, now.st_size, now.st_mode) != (then.st_mtime_ns, then.st_size, then.st_mode)
+        return not _is_same(place, kept)
 
     def _is_gits(self, change: MergedFile, found: str) -> bool:
         """The file holds what git would have written, or a part of it."""

@@ -143,6 +143,7 @@ class _Merge:
         done = self._ask(*words)
         if self._heads() != [self._other]:
             raise self._failed(done, self._before.put_back())
+        self._before.begun()
         if not self._conflicts:
             self._refuse_crossed()
         if self._found.plan is not None:
