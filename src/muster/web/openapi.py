@@ -213,6 +213,9 @@ class _Schemas:
             shapes += [shape for shape in (route.body, *route.answers.values()) if _described(shape)]
         unique = _unique(shapes)
         refs, self.components = msgspec.json.schema_components(unique, ref_template=SCHEMAS + "{name}")
+        for component in self.components.values():
+            if text := component.get("description"):  # before msgspec 0.23 as it stands in the source
+                component["description"] = inspect.cleandoc(text)
         self._refs = dict(zip(map(_key, unique), refs, strict=True))
         self._describe(unique)
         for name in {_key(route.body) for route in routes if route.body is not None}:
