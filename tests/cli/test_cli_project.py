@@ -387,7 +387,11 @@ def test_limits_slots_and_offers_reach_the_engine_and_the_worker():
     config = parse_config({"agents": agents, "limits": {"gpu": 2}, "task": {"waiting": 9}})
     policy = policy_of(config)
     assert (policy.agent_slots, policy.limits, policy.waiting_max) == ({"claude": 3}, {"gpu": 2}, 9)
-    assert offers_of(config) == {"claude": Offer(capabilities=("rust",), profiles=("writer",))}
+    assert offers_of(config) == {
+        "shell": Offer(kind="command"),
+        "claude": Offer(capabilities=("rust",), profiles=("writer",), kind="command"),
+        "codex": Offer(kind="command"),
+    }
 
 
 def test_an_agent_that_is_heard_less_often_has_a_longer_lease():

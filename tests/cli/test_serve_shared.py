@@ -168,7 +168,7 @@ def test_its_pages_read_what_agents_of_every_kind_say(folder: Path, postgres_sto
     async def read() -> list[str]:
         async with Server(Project(folder), load_config(folder)) as server:
             said = b'{"type": "assistant", "message": {"content": [{"type": "text", "text": "Done."}]}}'
-            return [entry.text for entry in server.backend().reader("of some worker").entries(said)]
+            return [entry.text for entry in server.backend().reader("of some worker", "").entries(said)]
 
     assert asyncio.run(read()) == ["Done."]
 
