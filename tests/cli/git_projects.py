@@ -6,6 +6,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 IDENTITY = {f"GIT_{who}_{what}": "x@y" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 
@@ -15,6 +17,14 @@ def git(folder: Path, *arguments: str) -> str:
         ["git", *arguments], cwd=folder, env=env, capture_output=True, text=True, check=True
     )
     return done.stdout.rstrip("\n")
+
+
+def commits_as_ann(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test's own `muster` commits, whoever runs it."""
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    for who in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{who}_NAME", "Ann")
+        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
 
 
 def make_project(folder: Path, *, config: str, plan: str) -> Path:

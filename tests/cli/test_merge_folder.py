@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
-from git_projects import commit_first, git, make_project, publish
+from git_projects import commit_first, commits_as_ann, git, make_project, publish
 from stand_in_git import git_that
 
 from muster_command import run_muster as muster
@@ -19,10 +18,7 @@ NAMES = ("a.txt", "notes.txt", "deep/x.txt", "deep/y.txt")
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "Ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    commits_as_ann(monkeypatch)
     folder = make_project(tmp_path / "project", config='agent = "shell"\n', plan=PLAN)
     (folder / ".gitignore").write_text(".muster/\n*.log\n")
     (folder / "deep").mkdir()

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from git_projects import commit_first, git, make_project, publish
+from git_projects import commit_first, commits_as_ann, git, make_project, publish
 from stand_in_git import git_that
 
 from muster.app.merge_lock import one_merge
@@ -28,10 +28,7 @@ ABORT = "git merge --abort"
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two plans have published."""
-    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "Ann")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "ann@example.org")
+    commits_as_ann(monkeypatch)
     folder = make_project(tmp_path / "project", config='agent = "shell"\n', plan=PLAN)
     (folder / "other.md").write_text("# Other\n\n- [ ] Do {#do}\n  true\n")
     (folder / ".gitignore").write_text(".muster/\nmarks/\n")

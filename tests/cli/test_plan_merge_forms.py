@@ -102,6 +102,7 @@ def test_what_is_committed_is_merged_and_keeps_its_form(project: Path, form: For
     assert git(project, "status", "--porcelain") == ""
 
 
+@pytest.mark.promise("S20")
 def test_what_is_not_committed_stays_so_and_keeps_its_form(project: Path, form: Form) -> None:
     write(project, MINE, form.ends)
     done = muster(project, "plan", "merge", "site")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from forge_stub import StubForge
 from git_projects import git
 from test_pr import forge, project, remote, repository  # noqa: F401
@@ -75,6 +76,7 @@ def test_what_a_person_adds_on_its_branch_is_pushed(repository: Path, forge: Stu
     assert remote(repository, "rev-parse", BRANCH) == own
 
 
+@pytest.mark.promise("S18")
 def test_what_waits_for_its_review_is_not_published(repository: Path, forge: StubForge) -> None:  # noqa: F811
     planned(repository, "check=none review=person")
     assert muster(repository, "run", "site.md").returncode == 5

@@ -24,6 +24,7 @@ def rendered(pieces, ticked=()) -> bytes:
     return b"".join(map(one, pieces))
 
 
+@pytest.mark.promise("S20")
 @settings(max_examples=300, deadline=None)
 @given(documents(), st.sets(st.sampled_from([f"t{number}" for number in range(10)])))
 def test_a_tick_changes_exactly_the_boxes_asked_for(pieces, keys):

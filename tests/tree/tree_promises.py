@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 PROMISES = (
-    *(f"S{number}" for number in range(1, 20)),
+    *(f"S{number}" for number in range(1, 21)),
     *(f"L{number}" for number in range(1, 6)),
 )
 

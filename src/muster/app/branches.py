@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from muster.hosts.detached_call import detached_call
+from muster.hosts.file_lock import lock_at_once
 from muster.worker.git import Repository
 
 LOCK_S = 10.0
@@ -41,7 +41,7 @@ async def held(repository: Repository) -> AsyncIterator[bool]:
     fd = os.open(repository.lock_file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline_s = time.monotonic() + LOCK_S
-        while not _taken(fd):
+        while not lock_at_once(fd):
             if time.monotonic() >= deadline_s:
                 yield False
                 return
@@ -49,11 +49,3 @@ async def held(repository: Repository) -> AsyncIterator[bool]:
         yield True
     finally:
         os.close(fd)
-
-
-def _taken(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from muster.hosts.file_lock import lock_at_once
 from muster.hosts.user_git import UserGit
 from muster.model.errors import Conflict
 from muster.model.file_names import readable
@@ -31,7 +31,7 @@ def one_merge(git: UserGit, plan: str, *, wait_s: float = WAIT_S) -> Iterator[No
     fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         until_s = time.monotonic() + wait_s
-        while not _taken(fd):
+        while not lock_at_once(fd):
             if time.monotonic() >= until_s:
                 raise _held(fd)
             time.sleep(_LOOK_S)
@@ -42,14 +42,6 @@ def one_merge(git: UserGit, plan: str, *, wait_s: float = WAIT_S) -> Iterator[No
         yield
     finally:
         os.close(fd)
-
-
-def _taken(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _held(fd: int) -> Conflict:

@@ -40,7 +40,7 @@ class Lock:
         """Raises OwnerUnavailable where another process holds it."""
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         until_s = time.monotonic() + LOOKED_AT_S
-        while not _is_free(fd):
+        while not lock_at_once(fd):
             holding = holder(path)
             if holding is not None or time.monotonic() > until_s:
                 os.close(fd)
@@ -75,8 +75,8 @@ _HELD: set[Lock] = set()
 """Who holds one to the end of its process needs no reference to it."""
 
 
-def _is_free(fd: int) -> bool:
-    """Then it is ours."""
+def lock_at_once(fd: int) -> bool:
+    """Whether nobody else has the lock of this file: then it is ours until the file is closed."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

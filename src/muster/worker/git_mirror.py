@@ -6,7 +6,6 @@ Refs move at the remote alone, all that belongs together in one step, each from 
 from __future__ import annotations
 
 import logging
-import re
 import secrets
 import subprocess
 import threading
@@ -14,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from muster.hosts.user_git import without_logins
 from muster.model.errors import BadInput, Unavailable
 from muster.worker.git import Committer, GitFailed, Repository, refuse_full
 
@@ -29,7 +29,6 @@ TRIES_MAX = 10
 """How often refs may have moved meanwhile."""
 _HEAD = "refs/muster-remote/HEAD"
 _STORES = "refs/muster-store"
-_LOGIN = re.compile(r"(?<=://)[^/@\s]+@")
 _SAID_MAX = 500
 _REFUSED = ("[remote rejected]", "pre-receive hook declined", "protected branch")
 _NO_LARGE = ("is not a git command", "missing protocol")
@@ -42,7 +41,7 @@ class GitMirror:
     def __init__(self, folder: Path, url: str, *, project: str = "") -> None:
         self.repository = Repository(folder, folder, Path(), Committer(folder), project=project)
         self.url = url
-        self.shown = _LOGIN.sub("", url)
+        self.shown = without_logins(url)
         self.lock = threading.RLock()
         """Held from a look at the remote until what follows from it: the copy is that of its holder."""
         self._hung_until_s = 0.0
@@ -192,4 +191,4 @@ class GitMirror:
         return error
 
     def _said(self, said: str) -> str:
-        return _LOGIN.sub("", said.strip()[-_SAID_MAX:])
+        return without_logins(said.strip()[-_SAID_MAX:])
